@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -139,4 +140,42 @@ func (c *crowd) run(p peer, config *rest.Config, lease, identity string, said fu
 func (c *crowd) eventually(what string, happened func() bool) {
 	c.b.Helper()
 	require.Eventually(c.b, happened, 5*patience, poll, what)
+}
+
+// asked is how many requests the replicas have sent.
+type asked struct {
+	all        int
+	everything int // lists of all ConfigMaps, and watches that begin with them
+	ones       int // lists of one object
+	watches    int // of ConfigMaps, that begin where the one before has ended
+	refused    int // lists and watches of ConfigMaps
+}
+
+// asked counts what a user asked in a time. It reads on in the audit log.
+func (c *crowd) asked(user string, since, until time.Time) asked {
+	c.b.Helper()
+	var count asked
+	seen := map[string]bool{} // by audit ID: a watch has two stages
+	require.NoError(c.b, c.cp.DigestAudit(func(e e2e.AuditEvent) {
+		if e.User != user || seen[e.ID] || e.Received.Before(since) || e.Received.After(until) {
+			return
+		}
+		seen[e.ID] = true
+		count.all++
+		uri, err := url.Parse(e.RequestURI)
+		require.NoError(c.b, err)
+		switch query := uri.Query(); {
+		case e.Resource != "configmaps" || e.Verb != "list" && e.Verb != "watch":
+		case e.Code != 200:
+			count.refused++
+		case query.Get("limit") == "1":
+			count.ones++
+		case query.Get("continue") != "": // of a list that is counted
+		case e.Verb == "watch" && query.Get("sendInitialEvents") != "true":
+			count.watches++
+		default:
+			count.everything++
+		}
+	}))
+	return count
 }

@@ -3,7 +3,6 @@ package leaderelection_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -194,7 +193,7 @@ func (f *fleet) suffer(o outage) []figure {
 	f.b.Helper()
 	<-time.After(settling)
 	restarts := f.restarts.Load()
-	f.digest(time.Time{}, time.Time{})
+	f.asked(f.user, time.Time{}, time.Time{})
 	down := time.Now()
 	o.begin()
 	<-time.After(outageLength)
@@ -206,7 +205,7 @@ func (f *fleet) suffer(o outage) []figure {
 	<-time.After(outageAftermath)
 	received = f.proxy.Received() - received
 	restarts = f.restarts.Load() - restarts
-	asked := f.digest(down, counted)
+	asked := f.asked(f.user, down, counted)
 	var last []time.Time
 	var terms int
 	f.eventually("all leaders work again", func() bool {
@@ -229,42 +228,4 @@ func (f *fleet) suffer(o outage) []figure {
 		{o.name + "-ready", "s", ready.Seconds()},
 		{o.name + "-resumed", "s", quantile(resumed, 1).Seconds()},
 	}
-}
-
-// asked is how many requests the replicas have sent.
-type asked struct {
-	all        int
-	everything int // lists of all ConfigMaps, and watches that begin with them
-	ones       int // lists of one object
-	watches    int // of ConfigMaps, that begin where the one before has ended
-	refused    int // lists and watches of ConfigMaps
-}
-
-// digest counts the requests of a time. It reads on in the audit log.
-func (f *fleet) digest(since, until time.Time) asked {
-	f.b.Helper()
-	var count asked
-	seen := map[string]bool{} // by audit ID: a watch has two stages
-	require.NoError(f.b, f.cp.DigestAudit(func(e e2e.AuditEvent) {
-		if e.User != f.user || seen[e.ID] || e.Received.Before(since) || e.Received.After(until) {
-			return
-		}
-		seen[e.ID] = true
-		count.all++
-		uri, err := url.Parse(e.RequestURI)
-		require.NoError(f.b, err)
-		switch query := uri.Query(); {
-		case e.Resource != "configmaps" || e.Verb != "list" && e.Verb != "watch":
-		case e.Code != 200:
-			count.refused++
-		case query.Get("limit") == "1":
-			count.ones++
-		case query.Get("continue") != "": // of a list that is counted
-		case e.Verb == "watch" && query.Get("sendInitialEvents") != "true":
-			count.watches++
-		default:
-			count.everything++
-		}
-	}))
-	return count
 }
