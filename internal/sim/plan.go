@@ -17,7 +17,7 @@ type Plan struct {
 }
 
 // everyJSON is how many schedules there are for one in JSON, which takes three times as long.
-const everyJSON = 8
+const everyJSON = 16
 
 // Replica has the permanent faults of one replica.
 type Replica struct {
