@@ -178,7 +178,9 @@ func TestATermThatDoesNotKnowWhatWasWrittenAsks(t *testing.T) {
 // A caller gives up its last write at the end of the term. Its answer counts all the same.
 func TestAWriteWithoutACallerIsKnown(t *testing.T) {
 	inTurns(t, true, 2*time.Second, func(t *testing.T, _ *apisim.Server, a, b *standby) {
-		a.lead(t, nothing)
+		a.lead(t, func(ctx context.Context) { a.create(ctx, t, "first") })
+		<-time.After(time.Minute)
+		require.True(t, b.shows("first"), "or it would have to wait for that one")
 		a.lead(t, func(ctx context.Context) {
 			a.work.Inject(apisim.Faults{Latency: 200 * time.Millisecond})
 			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)

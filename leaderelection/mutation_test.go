@@ -126,13 +126,6 @@ var mutations = []struct {
 		"FreshTerms",
 	},
 	{
-		"the version is taken before the last write's answer", "leasehold/inflight.go",
-		"			f.write.Answered(resp)\n",
-		"			select {\n			case <-left:\n				f.write.Refused()\n" +
-			"			default:\n				f.write.Answered(resp)\n			}\n",
-		"FreshTerms",
-	},
-	{
 		"a write is noted for another resource", "leasehold/inflight.go",
 		"Resource: f.target.resource}", "Resource: \"pods\"}",
 		"FreshTerms",
