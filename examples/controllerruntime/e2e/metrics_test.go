@@ -39,7 +39,7 @@ func TestMetrics(t *testing.T) {
 			series)
 	}
 	all := scrape()
-	alerts, err := os.ReadFile("../../metrics/alerts.yaml")
+	alerts, err := os.ReadFile("../../../metrics/alerts.yaml")
 	require.NoError(t, err)
 	metric := regexp.MustCompile(`bellwether_(?:leaderelection|shardlease|sharder)_\w+`)
 	for _, name := range metric.FindAllString(string(alerts), -1) {
