@@ -75,7 +75,7 @@ var errContended = errors.New("others change it again and again")
 // for it. After an error the root must be read and reconciled again. After errMoving, the goroutine
 // that moves its family finishes the item.
 func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
-	r, drained := i.Ref, false
+	r, drained, current := i.Ref, false, false
 	defer func() {
 		if reserved {
 			e.drains.patched(r, drained)
@@ -87,6 +87,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			if o, err = e.read(ctx, r); err != nil {
 				return false, err
 			}
+			current = true
 			if o == nil { // deleted, or not to be distributed any more
 				return true, nil
 			}
@@ -117,7 +118,9 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
 			floor, known := e.floorOf(s, d)
 			if !known {
-				e.moves.add(&move{item: i, root: *o, decision: d, origin: s.Origin(), plan: p})
+				e.moves.add(&move{
+					item: i, root: *o, decision: d, origin: s.Origin(), plan: p, current: current,
+				})
 				return false, errMoving
 			}
 			d.Record.ChildFloor = floor

@@ -232,6 +232,7 @@
 //	move between living shards               2 patches; with Children 3, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and for each of their
 //	                                         children
+//	move of a root with children             1 read of the root besides
 //	change of the sharder                    1 patch for each root without an owner whose children
 //	                                         move, and 2 for each of those in place already
 //	restart within two lease durations       0

@@ -133,21 +133,29 @@ func (e *session) contested(m *move, version string) bool {
 	return known && order <= 0 || e.moves.inDoubt(m.root.Ref)
 }
 
-// protect gives a contested root another version, once, so that no earlier patch can assign it
-// while its children move: its shard would lose sight of them. The drain label of a root without an
-// owner means nothing, and the assignment removes it.
+// protect makes sure, once, that the root has no owner while its children move: its shard would lose
+// sight of them. A contested root gets another version, so that no earlier patch can assign it. The
+// drain label of a root without an owner means nothing, and the assignment removes it. A root that
+// came from a list or an event is read: these may be late, and this session may have assigned the root
+// since.
 func (e *session) protect(ctx context.Context, m *move) error {
 	if m.protecting.Swap(true) {
 		<-m.protected
 		return m.unfit
 	}
 	defer close(m.protected)
-	if r := &m.root; e.contested(m, r.Version) {
+	switch r := &m.root; {
+	case e.contested(m, r.Version):
 		var version string
 		version, m.unfit = e.send(ctx, r.Ref, protocol.Protect, r.Label,
 			e.marks[r.Resource].MergePatch(r.UID, r.Version, r.Label, !r.Drain, nil))
 		if m.unfit == nil {
 			r.Version = version
+		}
+	case !m.current:
+		o, err := e.get(ctx, r.Ref)
+		if m.unfit = err; err == nil && (o == nil || o.UID != r.UID || o.ResourceVersion != r.Version) {
+			m.unfit = errReplanned
 		}
 	}
 	return m.unfit

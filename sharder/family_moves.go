@@ -25,6 +25,7 @@ type move struct {
 	decision protocol.Decision
 	origin   protocol.Origin
 	plan     *plan // of the decision
+	current  bool  // root was read when no other move of it was under way
 
 	// The first of the children that move has the root protected, and the others wait for it.
 	protecting atomic.Bool

@@ -155,6 +155,51 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 	})
 }
 
+// A watch of the sharder is late, and shows a root as it was when no shard had it. By now it has an
+// owner, and belongs to another shard. Its owner keeps the children until it has let go.
+func TestALateEventOfARootMovesNoChild(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(30, w.familyConfig(), "a", "b")
+		w.bear(1, true)
+		time.Sleep(10 * time.Minute)
+		stop()
+		kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
+		s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
+		require.NoError(t, err)
+		e, err := s.open(t.Context(), false)
+		require.NoError(t, err)
+		defer w.begin(func(ctx context.Context) { assert.NoError(t, e.run(ctx)) })()
+		time.Sleep(10 * time.Minute) // the ring is settled
+		var late []protocol.Root
+		for _, name := range w.rootsOf("a") {
+			w.edit(name, `{"data":{"edited":"after the session began"}}`)
+			v, ok := e.rootOf(0, w.objectOf(name))
+			require.True(t, ok)
+			v.Label, v.Record.State = "", protocol.StateFree
+			late = append(late, v)
+		}
+		shards[0].stubborn.Store(true)
+		w.shard("c")
+		time.Sleep(2 * time.Second)
+		for _, v := range late {
+			require.True(t, e.queue.offer(t.Context(), v, nil, false))
+		}
+		time.Sleep(10 * time.Second)
+		drained := 0
+		for _, name := range w.rootsOf("a") {
+			if o := w.objectOf(name); w.keys.Draining(o) {
+				drained++
+				assert.Equal(t, "a", w.keys.ShardOf(&w.children()[o.UID][0]), name)
+			}
+		}
+		require.NotZero(t, drained)
+		shards[0].stubborn.Store(false)
+		time.Sleep(time.Minute)
+		w.requirePlaced(30, "a", "b", "c")
+		w.requireFamilies(1)
+	})
+}
+
 // A shard does not lose sight of the children of a root when a user removes the record of the root.
 // The shard may still work on the root. The sharder gives the children other versions, because
 // patches of the former sharder may be late. Meanwhile the children keep the label of the shard.

@@ -172,6 +172,11 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestALateAssignmentKeepsTheChildrenOfItsRoot",
 	},
 	{
+		Name: "the children of a root move by a late event of the root", File: "family_mover.go",
+		Old: "(o == nil || o.UID != r.UID || o.ResourceVersion != r.Version)", New: "o != nil && false",
+		Caught: "TestALateEventOfARootMovesNoChild",
+	},
+	{
 		Name: "an earlier patch may move a child that is in place", File: "family_mover.go",
 		Old: "if there && !e.contested(m, c.Version) {", New: "if there {",
 		Caught: "TestALatePatchOfAChildIsRefused",
