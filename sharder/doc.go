@@ -149,8 +149,11 @@
 // A root's record says which version of its children the shard's caches must show before work on
 // the family begins. A shard sees all children that its predecessor has created, and all that
 // existed before the ring. Those that it creates itself it sees as soon as its caches show them, as
-// usual. A root without a record may have been the shard's before. Its next record names the
-// greatest version of all the children that are known to be with the shard.
+// usual. Nor does it see a child that its predecessor has deleted. The children that are left get a
+// later version when they move, and caches reach that. If none is left, the record has the version
+// of the list that showed none. A shard waits for it if its cache still shows a child. A root
+// without a record may have been the shard's before. Its next record names the greatest version of
+// all the children that are known to be with the shard.
 //
 // For a root that cannot have been another shard's nothing is listed, if its resource has no
 // Selector: there are no children yet, or they are with its shard already. Children that others
@@ -186,6 +189,8 @@
 //     family, a root and its children. This holds for any latency, clocks, order of events,
 //     restarts, partitions, changes of the sharder, lost responses, and edits of labels and
 //     annotations, except those named below.
+//   - Work on an object that has moved begins on caches that show what the former shard has written
+//     to the object and its children. Package shard says what that covers.
 //   - Every object is given to a living shard when faults have ended.
 //   - The sharder holds in memory only the objects that it is busy with: its memory does not depend
 //     on how many are assigned.
@@ -211,8 +216,6 @@
 //   - A child that was not stamped is invisible to the shard that has created it until the sharder
 //     has labelled it, which takes longer if no sharder runs. Deterministic names keep such a child
 //     from being created twice.
-//   - A deletion of a child by the former shard may be seen late, as in every cache. What that
-//     shard has created is seen.
 //   - A root waits for its next shard for as long as one of its children cannot be patched; the
 //     sharder logs that.
 //   - A child with an invalid controller owner reference belongs to no shard, and so does one whose

@@ -59,25 +59,31 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 		roots[m.root.Ref] = m
 		m.protected = make(chan struct{})
 	}
-	unlisted := e.listChildren(ctx, p, b, func(c protocol.Child) {
+	lists := e.listChildren(ctx, p, b, func(c protocol.Child) {
 		if m := roots[c.Root]; m != nil && m.root.UID == c.RootUID {
 			begin(func() { e.bring(ctx, m, c) })
 		}
 	})
 	busy.Wait()
 	for _, m := range b.moves {
-		begin(func() { e.settleRoot(ctx, m, b, unlisted) })
+		begin(func() { e.settleRoot(ctx, m, b, lists) })
 	}
 	busy.Wait()
 }
 
+// childList is the outcome of a list of the children of one resource.
+type childList struct {
+	version string // empty if they have none
+	err     error
+}
+
 // listChildren calls found with all children of a batch of roots, and with others. The first list
 // of a resource has no selector: it shows what shards were assigned before this session.
-// listChildren returns the resources that could not be listed, with the errors.
+// listChildren returns the outcome for each resource.
 func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 	found func(protocol.Child),
-) (unlisted map[int]error) {
-	unlisted = map[int]error{}
+) map[int]childList {
+	lists := map[int]childList{}
 	namespaces := map[int][]string{} // of the roots, by the resources of their children
 	for _, m := range b.moves {
 		for _, i := range e.graph.ChildResources[m.root.Resource] {
@@ -103,23 +109,23 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 			case len(of) == 1: // the empty namespace means all
 				src.namespace, src.client = of[0], e.client(i, of[0])
 			}
-			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+			version, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if c, ok := e.childOf(i, o); ok {
 					e.floors.note(holding{c.Label, i}, c.Version)
 					found(c)
 				}
 				return ctx.Err() == nil
 			})
+			lists[i] = childList{protocol.Later(lists[i].version, version), err}
 			if err != nil {
-				unlisted[i] = err
 				break
 			}
 		}
-		if survey && unlisted[i] == nil {
+		if survey && lists[i].err == nil {
 			e.floors.complete(i)
 		}
 	}
-	return unlisted
+	return lists
 }
 
 // contested reports whether a patch that was sent earlier may still be carried out on this version
@@ -212,12 +218,12 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	m.fail(contended)
 }
 
-// settleRoot assigns a root whose children are where they belong. unlisted are the resources that
-// could not be listed, with the errors.
-func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map[int]error) {
+// settleRoot assigns a root whose children are where they belong. lists are the lists of children,
+// by resource.
+func (e *session) settleRoot(ctx context.Context, m *move, b batch, lists map[int]childList) {
 	var err error
 	for _, i := range e.graph.ChildResources[m.root.Resource] {
-		err = cmp.Or(err, unlisted[i])
+		err = cmp.Or(err, lists[i].err)
 	}
 	switch {
 	case err != nil:
@@ -227,12 +233,15 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, unlisted map
 		err = errReplanned
 	default:
 		r := *m.decision.Record
-		r.ChildFloor = map[string]string{}
+		r.ChildFloor, r.Childless = map[string]string{}, map[string]string{}
 		for _, i := range e.graph.ChildResources[m.root.Resource] {
 			name := e.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
-			if !m.root.Recorded && !b.any { // the list did not show children that the shard already has
+			switch version := lists[i].version; {
+			case !m.root.Recorded && !b.any: // the list did not show children that the shard already has
 				r.ChildFloor[name] = protocol.Later(m.floor[name], e.floors.floor(holding{m.decision.Label, i}))
+			case m.floor[name] == "" && version != "":
+				r.Childless[name] = version
 			}
 		}
 		m.decision.Record = &r

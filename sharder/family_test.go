@@ -343,6 +343,43 @@ func TestFamiliesMoveTogether(t *testing.T) {
 	}
 }
 
+// A record says as of when its root has no children: what the former shard has deleted, the next one
+// must not see.
+func TestARecordSaysAsOfWhenItsRootIsChildless(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(1, true)
+		time.Sleep(10 * time.Minute)
+		roots := w.rootsOf("a")
+		deleted := map[string]string{} // the version, by the name of the root
+		for i, name := range roots {
+			if child := w.children()[w.objectOf(name).UID][0]; i%2 == 0 {
+				require.NoError(t,
+					w.kube.CoreV1().Pods("default").Delete(t.Context(), child.Name, metav1.DeleteOptions{}))
+				pods, err := w.meta.Resource(ringtest.Pods).List(t.Context(), metav1.ListOptions{})
+				require.NoError(t, err)
+				deleted[name] = pods.ResourceVersion
+			}
+		}
+		require.NotEmpty(t, deleted)
+		shards[0].release()
+		time.Sleep(time.Minute)
+		w.requirePlaced(20, "b")
+		for _, name := range roots {
+			r, _ := w.keys.RecordOf(w.objectOf(name))
+			version, childless := deleted[name]
+			if !childless {
+				assert.Empty(t, r.Childless, name)
+				continue
+			}
+			assert.Equal(t, map[string]string{"pods": ""}, r.ChildFloor, name)
+			require.Contains(t, r.Childless, "pods", name)
+			assert.True(t, protocol.Reaches(r.Childless["pods"], version), "%s: %s", name, r.Childless)
+		}
+	})
+}
+
 // A new root costs no list of children, however many shards and children there are.
 func TestANewRootCostsNoListOfChildren(t *testing.T) {
 	for _, shards := range []int{2, 80} { // the names of more than 70 do not fit into a selector

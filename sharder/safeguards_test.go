@@ -25,6 +25,11 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
+		Name: "a record does not say that its root was childless", File: "family_mover.go",
+		Old: "r.Childless[name] = version", New: "",
+		Caught: "TestARecordSaysAsOfWhenItsRootIsChildless",
+	},
+	{
 		Name: "a sharder does not ask what shards were given before it", File: "family_mover.go",
 		Old: "e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root)", New: "e.moves.inDoubt(m.root.Ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",

@@ -36,9 +36,11 @@ type cacheState struct {
 	complete bool
 	// assignment is that of the newest copy; AssignedElsewhere if there is none.
 	assignment protocol.Assignment
-	// version is that of the newest copy.
+	// version is that of the copy for the work, or of the root's newest copy if the work is on a
+	// child.
 	version string
-	// stale says that the copy for the work is older than the copy in every cache.
+	// stale says that the copy for the work is from before the assignment, or older than the copy in
+	// every cache.
 	stale bool
 	// found says that there is a copy.
 	found bool

@@ -89,8 +89,13 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	var r protocol.Record
 	seen.assignment, r = s.self(term, q.at.Resource).Read(newest)
 	seen.version = newest.GetResourceVersion()
+	if !q.forChild() && newer(newest, q.own) {
+		// The copy may be from before the assignment: one cache can be behind another.
+		seen.version = q.own.GetResourceVersion()
+		seen.stale = seen.stale || s.self(term, q.at.Resource).AssignmentOf(q.own) != protocol.AssignedHere
+	}
 	if seen.assignment == protocol.AssignedHere && len(q.childResources) > 0 {
-		seen.behind = s.caches.lagging(term, q.childResources, q.at.Namespace, r)
+		seen.behind = s.caches.lagging(term, q.childResources, q.at, r)
 	}
 	return seen
 }
@@ -112,21 +117,24 @@ func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (new
 	return newest, stale && newest != nil
 }
 
-// lagging returns a resource of children whose cache does not yet show what work on a root in this
-// namespace with this record requires; empty: none. A resource without a cache is not behind: a
-// cache that starts during work lists after the admission.
+// lagging returns a resource of children whose cache does not yet show what work on a root with this
+// record requires; empty: none. A resource without a cache is not behind: a cache that starts during
+// work lists after the admission.
 func (c *caches) lagging(
-	term *shardlease.Term, children []schema.GroupVersionResource, namespace string, r protocol.Record,
+	term *shardlease.Term, children []schema.GroupVersionResource, root protocol.Address, r protocol.Record,
 ) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, resource := range children {
 		name := resource.GroupResource().String()
 		for _, i := range c.running[resource] {
-			if !i.covers(namespace) {
+			if !i.covers(root.Namespace) {
 				continue
 			}
 			if floor, known := r.ChildFloor[name]; !known || i.began() != term || !i.complete(floor) {
+				return name
+			}
+			if i.mayShowDeleted(root.UID, r.Childless[name]) {
 				return name
 			}
 		}

@@ -206,6 +206,81 @@ func TestWorkWaitsForTheCachesOfChildren(t *testing.T) {
 	})
 }
 
+// Another shard has had the root meanwhile, and has deleted its last child. No version of a child
+// says so. The cache still shows the child from before.
+func TestWorkWaitsUntilNoDeletedChildIsShown(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		children := r.raise(time.Minute)
+		r.create("y")
+		root := r.create("x")
+		r.assign("x")
+		r.bear(root, "p", "a")
+		time.Sleep(time.Minute + time.Second)
+		require.Len(t, children.GetStore().List(), 1)
+		assert.NoError(t, r.do(r.cached("x")))
+		r.set("x", "a", true, nil)
+		synctest.Wait()
+		r.acknowledged("x")
+		require.NoError(t, r.admin.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}))
+		pods, err := r.admin.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		for _, name := range []string{"x", "y"} {
+			rec := r.owned(r.get(name))
+			rec.Childless = map[string]string{"pods": pods.ResourceVersion}
+			r.set(name, "a", false, rec)
+		}
+		synctest.Wait()
+		require.Len(t, children.GetStore().List(), 1)
+		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet")
+		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
+		assert.NoError(t, r.do(r.cached("y")), "the cache shows no child of it")
+		time.Sleep(time.Minute + time.Second)
+		assert.Empty(t, children.GetStore().List())
+		assert.NoError(t, r.do(r.cached("x")))
+		r.bear(root, "q", "a") // of its own
+		time.Sleep(time.Minute + time.Second)
+		require.Len(t, children.GetStore().List(), 1)
+		assert.NoError(t, r.do(r.cached("x")))
+	})
+}
+
+// Each cache of children has to reach the version of its own resource.
+func TestEachCacheOfChildrenHasItsOwnFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		resources := []api.Resource{{
+			GVR: ringtest.ConfigMaps, Children: []schema.GroupVersionResource{ringtest.Services, ringtest.Pods},
+		}}
+		assert.NoError(t, w.replica(Config{Resources: resources}).run(func(r *replica) {
+			r.raise(time.Minute)
+			client := r.client()
+			services := r.shard.NewInformer(ListerWatcher(client.CoreV1().Services(""), client), &corev1.Service{}, 0,
+				cache.Indexers{})
+			r.running.Go(func() { services.RunWithContext(r.ctx) })
+			synctest.Wait()
+			root := r.create("x")
+			pod := r.bear(root, "p", "a")
+			_, err := r.admin.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{r.keys.Shard: "a"}},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			rec := r.owned(root)
+			rec.ChildFloor = map[string]string{"services": "", "pods": pod.ResourceVersion}
+			r.set("x", "a", false, rec)
+			synctest.Wait()
+			require.Len(t, services.GetStore().List(), 1)
+			assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet")
+			time.Sleep(time.Minute + time.Second)
+			assert.NoError(t, r.do(r.cached("x")))
+
+			rec.ChildFloor["services"] = r.bear(root, "q", "a").ResourceVersion // only a bookmark shows it
+			r.set("x", "a", false, rec)
+			time.Sleep(time.Second)
+			assert.ErrorContains(t, r.do(r.cached("x")), "a cache of services, children of it, does not show yet")
+		}))
+	})
+}
+
 func TestWorkWaitsForACacheOfChildrenThatIsAboutToBegin(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
 		r.create("x")

@@ -7,6 +7,39 @@
 //		&corev1.ConfigMap{}, 0, cache.Indexers{})
 //	err = shard.RunController(ctx, worker, informer, 2, reconcile)
 //
+// # What work sees when it begins
+//
+// An object that another shard had before comes with all that the former shard has written. Work
+// begins in [Shard.Do] only when the copy for it and the caches are at or past the assignment. In
+// brackets: the test that fails without it. TestNoMovedObjectBeginsStale shows all of it on a real
+// API server.
+//
+//   - The copy of the root that is passed to Do has the version of the assignment, or a later one
+//     (TestACopyFromBeforeAHandoverAllowsNoWork, TestNoTwoShardsWorkOnOneObject). A shard lets go
+//     only when no request of its work can be carried out any more
+//     (TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome), so the assignment comes after all that
+//     it wrote.
+//   - For each resource of children, all informers of this shard show the children that the former
+//     shard has created, as it has changed them last. The owner record has the version that they
+//     must reach, one for each resource (TestWorkWaitsForTheCachesOfChildren,
+//     TestEachCacheOfChildrenHasItsOwnFloor, TestSimulatedFamilies of package sharder).
+//   - They show no child that the former shard has deleted (TestWorkWaitsUntilNoDeletedChildIsShown,
+//     TestSimulatedReturns of package sharder).
+//
+// Not covered:
+//
+//   - What work reads through other informers, such as objects that are not of the ring, or that are
+//     with other shards. Read them from the API server, or call fresh.WaitLatest in work.
+//   - A second informer of the root's resource. It may be behind the one that the copy is from. So
+//     are all of them, if the copy is from the API server. Work should use the copy that was passed
+//     to Do.
+//   - A copy of a child that was deleted after the copy was read.
+//   - What the shard itself has written. Its caches show that a little later, as in every controller.
+//   - A deletion by a former shard, if a user removes the record of the root, or labels a child for
+//     the next shard, before that shard's informers have seen the deletion.
+//
+// # Requirements
+//
 // A shard needs a lease of package shardlease, clients that the lease guards, and caches that
 // [Shard.NewInformer] makes. It also works while no sharder runs. The documentation of package
 // sharder describes the protocol, its guarantees and non-guarantees, costs and RBAC.

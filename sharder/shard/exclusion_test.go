@@ -26,7 +26,8 @@ import (
 // Two shards work on a few objects all the time. Each has two caches that lag. Meanwhile the
 // objects move between them, a user edits labels, and answers get lost. The shards are never at
 // work on one object together, and nothing is written to an object for a shard that does not own
-// it. When the faults are over, every object is worked on again.
+// it. The copy that a shard works on has all that the other one has written. When the faults are
+// over, every object is worked on again.
 func TestNoTwoShardsWorkOnOneObject(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -43,7 +44,11 @@ type contest struct {
 	mu     sync.Mutex
 	atWork map[string]map[string]int // object -> shard -> how much work
 	works  map[string]int            // how much work was done on an object
+	writes map[string]written        // the last one to an object
 }
+
+// written is what work has written.
+type written struct{ shard, version string }
 
 // connections has the clients of a shard: one for the shard and a cache, one for a cache that lags
 // far behind, and one for work.
@@ -60,7 +65,7 @@ func (c *contest) number(n int) int {
 func contend(t *testing.T, seed uint64) {
 	c := &contest{
 		cluster: newCluster(t), random: rand.New(rand.NewPCG(seed, 1)),
-		atWork: map[string]map[string]int{}, works: map[string]int{},
+		atWork: map[string]map[string]int{}, works: map[string]int{}, writes: map[string]written{},
 	}
 	c.server.Observe(func(change apisim.Change) {
 		if change.Before == nil || change.After == nil ||
@@ -72,6 +77,9 @@ func contend(t *testing.T, seed uint64) {
 			t, ok && before.State == protocol.StateOwned && before.Shard == change.Client, "%s writes to %s of %v",
 			change.Client, change.After.GetName(), before,
 		)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writes[change.After.GetName()] = written{change.Client, change.After.GetResourceVersion()}
 	})
 	objects := []string{"u", "v", "w", "x", "y", "z"}
 	for _, name := range objects {
@@ -166,7 +174,7 @@ func (c *contest) labour(
 				pause(r.ctx, time.Duration(c.number(3000))*time.Millisecond)
 			}
 			_ = r.shard.Do(r.ctx, o, func(ctx context.Context) error {
-				c.begin(o.Name, shard)
+				c.begin(o, shard)
 				defer c.end(o.Name, shard)
 				pause(ctx, time.Duration(c.number(1+c.number(4000)))*time.Millisecond)
 				if c.chance(3) {
@@ -193,9 +201,14 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (c *contest) begin(name, shard string) {
+func (c *contest) begin(o *corev1.ConfigMap, shard string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	name := o.Name
+	if last := c.writes[name]; last.shard != shard {
+		assert.True(c.t, protocol.Reaches(o.ResourceVersion, last.version), "%s begins stale: %s at version %s of %v",
+			shard, name, o.ResourceVersion, last)
+	}
 	if c.atWork[name] == nil {
 		c.atWork[name] = map[string]int{}
 	}

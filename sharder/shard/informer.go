@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -291,6 +293,22 @@ func (i *informer) shows(version string) bool {
 		return i.HasSynced()
 	}
 	return protocol.Reaches(i.progress(), version)
+}
+
+// mayShowDeleted reports whether the cache shows children that a root may not have any more. At the
+// version childless it had none; empty: it had some.
+func (i *informer) mayShowDeleted(root types.UID, childless string) bool {
+	if childless == "" || i.shows(childless) {
+		return false
+	}
+	return slices.ContainsFunc(i.GetStore().List(), func(item any) bool {
+		o, ok := item.(metav1.Object)
+		if !ok {
+			return false
+		}
+		owner := metav1.GetControllerOfNoCopy(o)
+		return owner != nil && owner.UID == root
+	})
 }
 
 // complete reports whether the cache shows all objects as of this version or later. An empty

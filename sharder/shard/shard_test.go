@@ -200,6 +200,33 @@ func TestACacheThatLagsBehindAllowsNoWork(t *testing.T) {
 	})
 }
 
+// A shard has let go of an object, and has it again. One of its caches still shows the copy from
+// before, and another shard may have written to the object since.
+func TestACopyFromBeforeAHandoverAllowsNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.within(func(r *replica) {
+			w.create("x")
+			before := r.assign("x")
+			late := r.lagging(time.Minute)
+			w.set("x", "a", true, nil)
+			synctest.Wait()
+			w.acknowledged("x")
+			between := w.get("x")
+			after := r.assign("x")
+			require.Equal(t, before.ResourceVersion, late.GetStore().List()[0].(*corev1.ConfigMap).ResourceVersion)
+			assert.ErrorIs(t, r.do(before), ErrNotYet)
+			assert.ErrorIs(t, r.do(between), ErrNotYet, "it was read while it was no shard's")
+			assert.NoError(t, r.do(after))
+			time.Sleep(2 * time.Minute)
+			require.Equal(t, after.ResourceVersion, late.GetStore().List()[0].(*corev1.ConfigMap).ResourceVersion)
+			assert.ErrorIs(t, r.do(before), ErrNotYet)
+			assert.NoError(t, r.do(after))
+			assert.Empty(t, r.remembered())
+		}))
+	})
+}
+
 // No work begins while an acknowledgement is in doubt. It is carried out, its response is lost, and
 // another shard gets the object before this shard knows.
 func TestNoWorkBeginsWhileAnAcknowledgementIsInDoubt(t *testing.T) {

@@ -224,7 +224,7 @@ func (s Situation) next() Decision {
 // after the write still has no such epoch, that shard never works by the forged record.
 func (s Situation) annulled() *Record {
 	r := s.Record
-	r.State, r.Probed, r.Next, r.ChildFloor = StateFree, true, nil, nil
+	r.State, r.Probed, r.Next, r.ChildFloor, r.Childless = StateFree, true, nil, nil, nil
 	r.Left = []OwnerEpoch{s.Record.Owner()}
 	for _, c := range s.Claims {
 		if !slices.Contains(r.Left, c.OwnerEpoch) {

@@ -37,6 +37,11 @@ type Record struct {
 	// before work may begin; empty: any. Children of a resource that is missing here may be
 	// anywhere. The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
+	// Childless is, for each resource without children when the root was assigned, a version at which
+	// there were none. A cache that has not reached it may still show children that the former owner
+	// has deleted. Where there are children, ChildFloor is above all deletions: the children were
+	// moved later.
+	Childless map[string]string `json:"childless,omitempty"`
 }
 
 // state is the state of a record.

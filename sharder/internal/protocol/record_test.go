@@ -17,7 +17,8 @@ func TestRecordsSurviveTheirEncoding(t *testing.T) {
 		},
 		{
 			UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned,
-			ChildFloor: map[string]string{"apps/v1/deployments": "12"},
+			ChildFloor: map[string]string{"apps/v1/deployments": "12", "v1/pods": ""},
+			Childless:  map[string]string{"v1/pods": "13"},
 		},
 	} {
 		again, err := ParseRecord(r.Encode())
@@ -31,11 +32,11 @@ func TestRecordFormatStands(t *testing.T) {
 	r := Record{
 		UID: "u", Shard: "a", LeaseUID: "l", Epoch: 7, State: StateFree,
 		Left:       []OwnerEpoch{{"b", "m", 1}, {"c", "n", 2}},
-		ChildFloor: map[string]string{"apps/v1/deployments": "12"},
+		ChildFloor: map[string]string{"apps/v1/deployments": "12"}, Childless: map[string]string{"v1/pods": "13"},
 	}
 	assert.JSONEq(t, `{"uid":"u","shard":"a","leaseUID":"l","epoch":7,"state":"free",`+
 		`"left":[{"shard":"b","leaseUID":"m","epoch":1},{"shard":"c","leaseUID":"n","epoch":2}],`+
-		`"childFloor":{"apps/v1/deployments":"12"}}`, r.Encode())
+		`"childFloor":{"apps/v1/deployments":"12"},"childless":{"v1/pods":"13"}}`, r.Encode())
 }
 
 func TestMalformedRecordsAreNone(t *testing.T) {

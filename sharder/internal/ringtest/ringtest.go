@@ -19,15 +19,17 @@ import (
 var (
 	ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	Pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	Services   = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 	Nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	Widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-// TestMapper knows ConfigMaps, Pods, Nodes, Namespaces and Widgets.
+// TestMapper knows ConfigMaps, Pods, Services, Nodes, Namespaces and Widgets.
 func TestMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(ConfigMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	m.Add(Pods.GroupVersion().WithKind("Pod"), meta.RESTScopeNamespace)
+	m.Add(Services.GroupVersion().WithKind("Service"), meta.RESTScopeNamespace)
 	m.Add(Nodes.GroupVersion().WithKind("Node"), meta.RESTScopeRoot)
 	m.Add(ConfigMaps.GroupVersion().WithKind("Namespace"), meta.RESTScopeRoot)
 	m.Add(Widgets.GroupVersion().WithKind("Widget"), meta.RESTScopeNamespace)
