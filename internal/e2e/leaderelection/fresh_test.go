@@ -2,9 +2,7 @@ package leaderelection_test
 
 import (
 	"context"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -101,7 +100,7 @@ func newWarm(t *testing.T, namespace string) *warm {
 		return kubernetes.NewForConfigOrDie(p.config(shared.Admin()))
 	}}
 	config := rest.CopyConfig(shared.Admin())
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return laggard{next, &w.lag} })
+	config.Wrap(e2e.LateWatches(func() time.Duration { return time.Duration(w.lag.Load()) }))
 	w.client = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(namespace)
 	w.writer = w.client
 	source := fresh.Source(w.client)
@@ -167,71 +166,4 @@ func (w *warm) guarded() peer {
 		})
 	}
 	return p
-}
-
-// laggard makes watches late.
-type laggard struct {
-	next http.RoundTripper
-	lag  *atomic.Int64
-}
-
-func (l laggard) RoundTrip(q *http.Request) (*http.Response, error) {
-	resp, err := l.next.RoundTrip(q)
-	if err == nil && q.URL.Query().Get("watch") == "true" {
-		resp.Body = newLateBody(q.Context(), resp.Body, l.lag)
-	}
-	return resp, err
-}
-
-// lateBody delivers what arrives after a lag, in its order.
-type lateBody struct {
-	io.ReadCloser
-	ended  <-chan struct{} // the request
-	chunks chan chunk
-	rest   []byte // of the last chunk
-}
-
-type chunk struct {
-	data []byte
-	err  error
-	due  time.Time
-}
-
-func newLateBody(request context.Context, body io.ReadCloser, lag *atomic.Int64) *lateBody {
-	b := &lateBody{ReadCloser: body, ended: request.Done(), chunks: make(chan chunk, 100)}
-	go func() {
-		for {
-			data := make([]byte, 4096)
-			n, err := body.Read(data)
-			select {
-			case b.chunks <- chunk{data[:n], err, time.Now().Add(time.Duration(lag.Load()))}:
-			case <-b.ended:
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return b
-}
-
-func (b *lateBody) Read(p []byte) (int, error) {
-	var c chunk
-	if len(b.rest) == 0 {
-		select {
-		case c = <-b.chunks:
-		case <-b.ended:
-			return 0, context.Canceled
-		}
-		select {
-		case <-time.After(time.Until(c.due)):
-		case <-b.ended:
-			return 0, context.Canceled
-		}
-		b.rest = c.data
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	return n, c.err
 }
