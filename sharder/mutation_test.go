@@ -28,8 +28,8 @@ var mutations = []struct {
 }{
 	{
 		"a root is assigned before its children are moved", "family_mover.go",
-		"	unlisted := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
-			"map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	unlisted := " +
+		"	lists := e.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
+			"map[string]string{\"pods\": \"\"}\n		_ = e.patch(ctx, m.root, m.decision)\n	}\n	lists := " +
 			"e.listChildren(",
 		"does not see child", "",
 	},
@@ -37,6 +37,18 @@ var mutations = []struct {
 		"the versions of children are ignored", "shard/caches.go",
 		"i.complete(floor)", "i.complete(floor[:0])",
 		"does not see child", "",
+	},
+	{
+		"a cache of the roots is taken for one of their children", "shard/caches.go",
+		"for _, i := range c.running[resource] { if !i.covers(root.Namespace)", "for _, i := range c.running" +
+			"[schema.GroupVersionResource{Version: \"v1\", Resource: \"configmaps\"}] {\n			if " +
+			"!i.covers(root.Namespace)",
+		"does not see child|begins stale", "",
+	},
+	{
+		"what the former shard has deleted is not waited for", "shard/caches.go",
+		"if i.mayShowDeleted(root.UID, r.Childless[name]) {", "if false {",
+		"begins stale .* has deleted", "TestSimulatedReturns",
 	},
 	{
 		"a list is taken for roots that are let go of meanwhile", "family_mover.go",

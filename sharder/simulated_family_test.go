@@ -26,11 +26,11 @@ import (
 
 // births has the children of a world, and the work on their roots.
 type births struct {
-	mu     sync.Mutex
-	alive  map[types.UID]birth
-	edited map[types.UID]bool                              // roots that a user has changed
-	work   map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
-	lost   string                                          // a child taken from work on its root, or ""
+	mu    sync.Mutex
+	alive map[types.UID]birth
+	work  map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
+	lost  string                                          // a child taken from work on its root, or ""
+	fresh *freshness
 }
 
 type birth struct {
@@ -46,14 +46,14 @@ const user = "somebody"
 // birthsOf returns the births of a world. The rule of the world passes every change to see.
 func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
-		alive: map[types.UID]birth{}, edited: map[types.UID]bool{},
-		work: map[types.UID]map[*sim.Process]*shardlease.Term{},
+		alive: map[types.UID]birth{}, work: map[types.UID]map[*sim.Process]*shardlease.Term{}, fresh: newFreshness(),
 	})
 	return b.(*births)
 }
 
 // see records a change of an object.
 func (b *births) see(c apisim.Change) {
+	b.fresh.see(c)
 	o := c.After
 	if o == nil {
 		o = c.Before
@@ -61,11 +61,8 @@ func (b *births) see(c apisim.Change) {
 	owner := metav1.GetControllerOf(o)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case c.After == nil:
+	if c.After == nil {
 		delete(b.work, o.GetUID())
-	case c.Before != nil && c.Client == user:
-		b.edited[o.GetUID()] = true
 	}
 	if o.GetKind() != "Pod" || owner == nil {
 		return
@@ -212,7 +209,11 @@ func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 					events = nil
 					break
 				}
-				lag := time.Duration(p.Clock.Now().Wall.UnixNano()%4) * 300 * time.Millisecond
+				now := p.Clock.Now().Wall
+				lag := time.Duration(now.UnixNano()%4) * 300 * time.Millisecond
+				if _, slow := p.World().State.Load(slowWatches{}); slow && now.Unix()/30%3 > 0 {
+					lag += 12 * time.Second // long enough for a root to leave and to come back
+				}
 				arrived = append(arrived, arrival{e, time.Now().Add(lag)})
 			case <-due:
 				select {
@@ -231,8 +232,15 @@ func delayed(w watch.Interface, p *sim.Process) watch.Interface {
 	return late
 }
 
-// check fails unless the cache shows the children that were created before this work.
+// check fails unless the cache shows what was done to the children before this work.
 func (b *brood) check(ctx context.Context, root types.UID) {
+	shown := map[types.UID]string{}
+	for _, item := range b.informer.GetStore().List() {
+		if o := item.(*corev1.Pod); metav1.GetControllerOf(o).UID == root {
+			shown[o.UID] = o.ResourceVersion
+		}
+	}
+	checkFresh(ctx, b.p, root, shown)
 	child, ok := birthsOf(b.p.World()).unseen(root, b.p, func(name string) bool {
 		_, exists, _ := b.informer.GetStore().GetByKey("ns/" + name)
 		return exists
@@ -244,7 +252,7 @@ func (b *brood) check(ctx context.Context, root types.UID) {
 	}
 }
 
-// tend creates or deletes one child of a root unless the root has two.
+// tend creates or changes a child of a root, or deletes all. It keeps up to two.
 func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) error {
 	var children []*corev1.Pod
 	for _, item := range b.informer.GetStore().List() {
@@ -255,8 +263,13 @@ func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) err
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a timed-out request may still arrive
 	defer cancel()
 	switch n := len(children); {
-	case n > 2:
-		return b.client.Delete(ctx, children[0].Name, metav1.DeleteOptions{})
+	case n > 2, n > 0 && now%3 == 0:
+		for _, child := range children {
+			if err := b.client.Delete(ctx, child.Name, metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
 	case n < 2:
 		child := childOf(root)
 		if now%4 != 0 {
@@ -267,7 +280,9 @@ func (b *brood) tend(ctx context.Context, root *corev1.ConfigMap, now int64) err
 		_, err := b.client.Create(ctx, child, metav1.CreateOptions{})
 		return err
 	}
-	return nil
+	_, err := b.client.Patch(ctx, children[0].Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"by":"%s%d"}}}`, b.p.Name, now), metav1.PatchOptions{})
+	return err
 }
 
 func childOf(root *corev1.ConfigMap) *corev1.Pod {
@@ -354,7 +369,8 @@ func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
 		shard, ok := of[metav1.GetControllerOf(&o).UID]
 		last, _ := w.State.Load(string(o.UID))
 		by, _ := last.(worked)
-		if ok && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > 2*resync) {
+		isNew := time.Since(o.CreationTimestamp.Time) < 2*resync // of work that goes on
+		if ok && !isNew && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > 2*resync) {
 			problems = append(problems, fmt.Errorf("child %s (%s) is not looked after: it has labels %v, its root is "+
 				"with %q, last worked on by %q %v ago",
 				o.Name, o.UID, o.Labels, shard, by.identity, time.Since(by.at)))

@@ -123,10 +123,15 @@ func noForeignWrites(w *sim.World) sim.Rule {
 
 var recordAnnotation = api.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
 
-// by returns the value that work has written into an object.
+// by returns the value that work has written into a root or a child.
 func by(o *unstructured.Unstructured) string {
-	value, _, _ := unstructured.NestedString(o.Object, "data", "by")
-	return value
+	if o == nil {
+		return ""
+	}
+	if value, _, _ := unstructured.NestedString(o.Object, "data", "by"); value != "" {
+		return value
+	}
+	return o.GetAnnotations()["by"]
 }
 
 const (
@@ -279,6 +284,7 @@ func work(ctx context.Context, p *sim.Process, client coreclient.ConfigMapInterf
 	p.Begin(key)
 	defer p.End(key)
 	term, _ := shardlease.TermFrom(ctx)
+	checkFresh(ctx, p, o.UID, map[types.UID]string{o.UID: o.ResourceVersion})
 	if children != nil {
 		children.check(ctx, o.UID)
 		defer birthsOf(p.World()).begin(o.UID, p, term)()
