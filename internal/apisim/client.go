@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -21,6 +22,7 @@ var errConnection = errors.New("apisim: connection reset by peer")
 type Client struct {
 	identity identity
 	server   *Server
+	protobuf bool
 
 	mu      sync.Mutex
 	faults  Faults
@@ -67,9 +69,7 @@ var Oddities = []Oddity{
 
 func oddPage(code int, contentType, text string) Oddity {
 	return func(r *http.Request) *http.Response {
-		answer := response(r, code, io.NopCloser(strings.NewReader(text)), int64(len(text)))
-		answer.Header.Set("Content-Type", contentType)
-		return answer
+		return response(r, code, contentType, io.NopCloser(strings.NewReader(text)), int64(len(text)))
 	}
 }
 
@@ -88,12 +88,17 @@ func (s *Server) client(i identity) *Client {
 	return &Client{identity: i, server: s, changed: make(chan struct{})}
 }
 
+// PreferProtobuf lets clients have Protocol Buffers, which those of Kubernetes' own resources ask
+// for by default. Otherwise all is JSON. It has to be called before Config.
+func (c *Client) PreferProtobuf() { c.protobuf = true }
+
 // Config returns a configuration for any client library. Client-side throttling is off.
 func (c *Client) Config() *rest.Config {
-	return &rest.Config{
-		Host: "http://apisim.invalid", Transport: c, QPS: -1, UserAgent: c.identity.user,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"},
+	config := &rest.Config{Host: "http://apisim.invalid", Transport: c, QPS: -1, UserAgent: c.identity.user}
+	if !c.protobuf {
+		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	}
+	return config
 }
 
 // Path is what begins the paths of its requests to a [Server.Handler].
@@ -217,14 +222,14 @@ func after(d time.Duration, f func()) {
 }
 
 func throttled(r *http.Request) *http.Response {
-	answer := respond(r, http.StatusTooManyRequests, apierrors.NewTooManyRequests("throttled", 1).Status())
+	answer := refuse(r, inJSON{}, apierrors.NewTooManyRequests("throttled", 1))
 	answer.Header.Set("Retry-After", "1")
 	return answer
 }
 
-func response(r *http.Request, code int, body io.ReadCloser, length int64) *http.Response {
+func response(r *http.Request, code int, contentType string, body io.ReadCloser, length int64) *http.Response {
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: length, Request: r,
+		Header: http.Header{"Content-Type": {contentType}}, Body: body, ContentLength: length, Request: r,
 	}
 }

@@ -2,7 +2,6 @@ package apisim
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,8 +85,7 @@ func (s *Server) collect(k key, o *object) {
 		foreground := metav1.DeletePropagationForeground
 		options.PropagationPolicy = &foreground
 	}
-	body, _ := json.Marshal(options) // never fails
-	_, _ = s.delete(s.targetOf(k), body, false)
+	_, _ = s.delete(s.targetOf(k), options)
 }
 
 // owner looks an owner up where the dependent k can have it, and returns nil if it is gone. It
@@ -172,7 +170,7 @@ func without[T any](list []T, drop func(T) bool) (rest []T) {
 // change.
 func (s *Server) amend(k key, change func(*object)) {
 	old := s.data.objects[k]
-	o := old.DeepCopy()
+	o := old.copy()
 	change(o)
 	_, _ = s.replace(s.targetOf(k), old, o, false)
 }

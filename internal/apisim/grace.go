@@ -11,7 +11,7 @@ import (
 // end deletes a Pod, or gives it the time to end that its kubelet says later to be over, by a
 // deletion without. The answer is its last state.
 func (s *Server) end(t target, old *object, options metav1.DeleteOptions) *object {
-	o := old.DeepCopy()
+	o := old.copy()
 	begun, left := time.Now(), grace(old, options.GracePeriodSeconds)
 	if ends := old.GetDeletionTimestamp(); ends != nil {
 		before, asked := seconds(old.GetDeletionGracePeriodSeconds()), options.GracePeriodSeconds

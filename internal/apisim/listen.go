@@ -1,7 +1,6 @@
 package apisim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -12,10 +11,7 @@ import (
 	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // maxBody is how much of a request is read: a real API server takes 3 MiB.
@@ -36,12 +32,11 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
-		send(w,
-			respond(r, http.StatusOK, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
+		send(w, respondJSON(r, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
 	})
 	for path, answer := range s.discovery() {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			send(w, respond(r, http.StatusOK, answer))
+			send(w, respondJSON(r, answer))
 		})
 	}
 	mux.Handle("/", h)
@@ -64,34 +59,11 @@ type handler struct {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	if err := readProtobuf(r); err != nil {
-		send(w, respond(r, http.StatusBadRequest, apierrors.NewBadRequest(err.Error()).Status()))
-		return
-	}
 	resp, err := h.client(r).RoundTrip(r)
 	if err != nil { // the client has gone, or is to believe that the server has
 		panic(http.ErrAbortHandler)
 	}
 	send(w, resp)
-}
-
-// readProtobuf replaces a body in Protocol Buffers, which typed clients send, by the same in JSON,
-// which all of them take as an answer.
-func readProtobuf(r *http.Request) error {
-	if r.Header.Get("Content-Type") != runtime.ContentTypeProtobuf {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil || len(body) == 0 {
-		return err
-	}
-	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", runtime.ContentTypeJSON)
-	r.Body = io.NopCloser(bytes.NewReader(marshal(o)))
-	return nil
 }
 
 func (h *handler) client(r *http.Request) *Client {
@@ -101,9 +73,14 @@ func (h *handler) client(r *http.Request) *Client {
 	c := h.clients[who]
 	if c == nil {
 		c = h.server.client(who)
+		c.PreferProtobuf()
 		h.clients[who] = c
 	}
 	return c
+}
+
+func respondJSON(r *http.Request, answer any) *http.Response {
+	return respond(r, http.StatusOK, inJSON{}, marshal(answer))
 }
 
 // send flushes each event at once: a watch has no end.

@@ -15,8 +15,64 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// object is one stored version. It is never changed once stored.
-type object = unstructured.Unstructured
+// object is one version. It is never changed once stored, nor is any value in it: a successor shares
+// what it does not change.
+type object struct {
+	unstructured.Unstructured
+	encoded map[form][]byte // its fields
+}
+
+// copy returns an object whose fields, and those of its metadata, can be set.
+func (o *object) copy() *object {
+	content := maps.Clone(o.Object)
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		content["metadata"] = maps.Clone(metadata)
+	}
+	return &object{Unstructured: unstructured.Unstructured{Object: content}}
+}
+
+// content is what others than clients see of an object that may be nil.
+func (o *object) content() *unstructured.Unstructured {
+	if o == nil {
+		return nil
+	}
+	return &o.Unstructured
+}
+
+// labelsOf are those of an object, for selectors.
+type labelsOf struct{ *object }
+
+// Lookup implements [labels.Labels].
+func (l labelsOf) Lookup(name string) (value string, exists bool) {
+	metadata, _ := l.Object["metadata"].(map[string]any)
+	all, _ := metadata["labels"].(map[string]any)
+	value, exists = all[name].(string)
+	return value, exists
+}
+
+// Has implements [labels.Labels].
+func (l labelsOf) Has(name string) bool {
+	_, exists := l.Lookup(name)
+	return exists
+}
+
+// Get implements [labels.Labels].
+func (l labelsOf) Get(name string) string {
+	value, _ := l.Lookup(name)
+	return value
+}
+
+// fieldsOf are the fields of an object that selectors may name.
+type fieldsOf struct{ *object }
+
+// Get implements [fields.Fields].
+func (f fieldsOf) Get(path string) string {
+	value, _, _ := unstructured.NestedString(f.Object, strings.Split(path, ".")...)
+	return value
+}
+
+// Has implements [fields.Fields].
+func (fieldsOf) Has(string) bool { return true }
 
 // key names an object, and sorts as the server lists.
 type key struct {
@@ -38,6 +94,17 @@ type change struct {
 	key     key
 	before  *object // nil: created
 	after   *object // nil: deleted
+	gone    *object // see last
+}
+
+// last is the state before, with the version of the change: what those get to know for whom the
+// object is gone.
+func (c *change) last() *object {
+	if c.gone == nil {
+		c.gone = c.before.copy()
+		c.gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+	}
+	return c.gone
 }
 
 // selection is what a list or a watch asks for.
@@ -46,18 +113,11 @@ type selection struct {
 	namespace string // empty: all
 	labels    labels.Selector
 	fields    fields.Selector
-	others    []string // that fields may name besides those of metadata
 }
 
 func (s selection) matches(k key, o *object) bool {
-	if o == nil || k.resource != s.resource || s.namespace != "" && k.namespace != s.namespace {
-		return false
-	}
-	values := fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}
-	for _, path := range s.others {
-		values[path], _, _ = unstructured.NestedString(o.Object, strings.Split(path, ".")...)
-	}
-	return s.labels.Matches(labels.Set(o.GetLabels())) && s.fields.Matches(values)
+	return o != nil && k.resource == s.resource && (s.namespace == "" || k.namespace == s.namespace) &&
+		s.labels.Matches(labelsOf{o}) && s.fields.Matches(fieldsOf{o})
 }
 
 // database is the objects and their history. Its methods are called with the server's mutex held.
@@ -65,26 +125,23 @@ type database struct {
 	version   int64 // of the latest change
 	compacted int64 // changes up to here are forgotten
 	objects   map[key]*object
-	history   []change
+	history   []*change
 	created   int // for names and UIDs
 }
 
 // put stores o as the next version of k; nil deletes. It returns the stored object, or the last
 // state of a deleted one with the version of its deletion.
-func (d *database) put(k key, o *object) (*object, change) {
+func (d *database) put(k key, o *object) (*object, *change) {
 	d.version++
-	before := d.objects[k]
-	c := change{version: d.version, key: k, before: before, after: o}
-	stored := o
+	c := &change{version: d.version, key: k, before: d.objects[k], after: o}
+	d.history = append(d.history, c)
 	if o == nil {
 		delete(d.objects, k)
-		stored = before.DeepCopy()
-	} else {
-		d.objects[k] = o
+		return c.last(), c
 	}
-	stored.SetResourceVersion(strconv.FormatInt(d.version, 10))
-	d.history = append(d.history, c)
-	return stored, c
+	o.SetResourceVersion(strconv.FormatInt(d.version, 10))
+	d.objects[k] = o
+	return o, c
 }
 
 // compact forgets the changes up to a version.
@@ -93,10 +150,14 @@ func (d *database) compact(version int64) {
 	d.compacted, d.history = max(version, d.compacted), slices.Clone(later)
 }
 
-// at returns the objects as they were at a version, or false if that is forgotten.
+// at returns the objects as they were at a version, or false if that is forgotten. They are not to
+// be changed.
 func (d *database) at(version int64) (map[key]*object, bool) {
 	if version < d.compacted {
 		return nil, false
+	}
+	if version >= d.version {
+		return d.objects, true
 	}
 	objects := maps.Clone(d.objects)
 	for i := len(d.history) - 1; i >= 0 && d.history[i].version > version; i-- {
@@ -110,7 +171,7 @@ func (d *database) at(version int64) (map[key]*object, bool) {
 }
 
 // since returns the changes after a version, or false if some of them are forgotten.
-func (d *database) since(version int64) ([]change, bool) {
+func (d *database) since(version int64) ([]*change, bool) {
 	if version < d.compacted {
 		return nil, false
 	}
@@ -124,7 +185,7 @@ func (d *database) since(version int64) ([]change, bool) {
 // same reports whether two versions differ in nothing but their resourceVersion and managedFields.
 func same(a, b *object) bool {
 	strip := func(o *object) map[string]any {
-		o = o.DeepCopy()
+		o = o.copy()
 		unstructured.RemoveNestedField(o.Object, "metadata", "resourceVersion")
 		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
 		return o.Object
@@ -136,9 +197,9 @@ func same(a, b *object) bool {
 type status = *apierrors.StatusError
 
 // onTheWire is a status as clients recognise it.
-func onTheWire(s metav1.Status) metav1.Status {
+func onTheWire(s metav1.Status) *metav1.Status {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return s
+	return &s
 }
 
 // failure is an error without details. The server's own faults have no reason.

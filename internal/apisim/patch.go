@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -12,7 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,14 +27,14 @@ func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*ob
 	if old == nil {
 		return nil, apierrors.NewNotFound(t.group(), t.name)
 	}
-	o := old.DeepCopy()
+	content := old.Object
 	switch kind, _, _ := strings.Cut(contentType, ";"); types.PatchType(kind) {
 	case types.MergePatchType, types.StrategicMergePatchType: // which differ on lists only
 		var patch map[string]any
 		if err := utiljson.Unmarshal(body, &patch); err != nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 		}
-		o.Object = merge(o.Object, patch).(map[string]any)
+		content = merge(content, patch).(map[string]any)
 	case types.JSONPatchType:
 		var operations []operation
 		if err := json.Unmarshal(body, &operations); err != nil {
@@ -44,18 +45,19 @@ func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*ob
 				"JSON patch is %d, got %d", maxOperations, n))
 		}
 		for _, op := range operations {
-			changed, err := op.apply(o.Object)
+			changed, err := op.apply(content)
 			if err != nil {
 				return nil, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 					fmt.Sprintf("%s %s: %v", op.Op, op.Path, err))
 			}
-			o.Object = changed.(map[string]any)
+			content = changed.(map[string]any)
 		}
 	default:
 		return nil, failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"the body of the request was in an unknown format - accepted media types include: "+
 				"application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
 	}
+	o := (&object{Unstructured: unstructured.Unstructured{Object: content}}).copy()
 	if o.GetName() != t.name {
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
 	}
@@ -73,9 +75,9 @@ func merge(target, patch any) any {
 	if !ok {
 		return patch
 	}
-	object, ok := target.(map[string]any)
-	if !ok {
-		object = map[string]any{}
+	object := map[string]any{}
+	if before, ok := target.(map[string]any); ok {
+		object = maps.Clone(before)
 	}
 	for name, value := range fields {
 		if value == nil {
@@ -95,7 +97,7 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// apply returns the document after the operation. The document itself may be changed.
+// apply returns the document after the operation. It shares what has not changed with the one before.
 func (o operation) apply(document any) (any, error) {
 	path, err := pointer(o.Path)
 	if err != nil {
@@ -116,7 +118,6 @@ func (o operation) apply(document any) (any, error) {
 		if value, exists = lookup(document, from); !exists {
 			return nil, errNothingThere
 		}
-		value = runtime.DeepCopyJSONValue(value)
 		if o.Op == "move" {
 			if document, err = edit(document, from, remove); err != nil {
 				return nil, err
@@ -204,7 +205,7 @@ func add(value any) func(any, string) (any, error) {
 		if err != nil || i < 0 || i > len(list) {
 			return nil, errNothingThere
 		}
-		return slices.Insert(list, i, value), nil
+		return slices.Insert(slices.Clone(list), i, value), nil
 	}
 }
 
@@ -214,10 +215,12 @@ func replace(value any) func(any, string) (any, error) {
 	return func(container any, step string) (any, error) {
 		switch c := container.(type) {
 		case map[string]any:
+			c = maps.Clone(c)
 			c[step] = value
 			return c, nil
 		case []any:
 			if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(c) {
+				c = slices.Clone(c)
 				c[i] = value
 				return c, nil
 			}
@@ -232,11 +235,12 @@ func remove(container any, step string) (any, error) {
 	}
 	switch c := container.(type) {
 	case map[string]any:
+		c = maps.Clone(c)
 		delete(c, step)
 		return c, nil
 	case []any:
 		i, _ := strconv.Atoi(step)
-		return slices.Delete(c, i, i+1), nil
+		return slices.Delete(slices.Clone(c), i, i+1), nil
 	}
 	return nil, errNothingThere
 }

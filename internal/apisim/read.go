@@ -142,7 +142,6 @@ func selectionOf(t target, query url.Values) (selection, status) {
 				"\"metadata.namespace\"", r.Field))
 		}
 	}
-	s.others = t.Fields
 	return s, nil
 }
 

@@ -2,10 +2,7 @@ package apisim
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -102,22 +99,6 @@ type Server struct {
 	trace    []Served
 	untraced bool
 	observe  func(Change) // may be nil
-	encoded  encoded
-}
-
-// encoded is the object that was sent last. Most changes are sent to several watches.
-type encoded struct {
-	object   *object
-	metadata bool
-	raw      []byte
-}
-
-// encode returns an object as watches send it. The caller holds mu.
-func (s *Server) encode(o *object, metadata bool) []byte {
-	if s.encoded.object != o || s.encoded.metadata != metadata {
-		s.encoded = encoded{o, metadata, marshal(shape(o, metadata))}
-	}
-	return s.encoded.raw
 }
 
 // birth is the version of an empty server. Real ones have had a life before the first client comes,
@@ -201,6 +182,8 @@ func (s *Server) target(path string) (target, bool) {
 
 func (t target) group() schema.GroupResource { return t.GroupResource() }
 
+func (t target) gvk() schema.GroupVersionKind { return t.GroupVersion().WithKind(t.Kind) }
+
 func (t target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group, Kind: t.Kind} }
 
 func (t target) key() key { return key{t.group(), t.namespace, t.name} }
@@ -234,7 +217,7 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	if s.observe != nil {
 		changes, _ := s.data.since(before)
 		for _, change := range changes {
-			s.observe(Change{c.identity.user, change.before, change.after})
+			s.observe(Change{c.identity.user, change.before.content(), change.after.content()})
 		}
 	}
 	request.At, request.Code = time.Since(s.start), answer.StatusCode
@@ -247,103 +230,75 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 // handle answers a request. A watch is answered with its stream as the body. The caller holds mu.
 func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response {
 	if r.Method == http.MethodPost && r.URL.Path == reviewPath {
-		return respond(r, http.StatusCreated, c.identity.review())
+		review := c.identity.review()
+		f := formOf(c, r, review.GroupVersionKind())
+		return respond(r, http.StatusCreated, f.encoding, f.message(review))
 	}
 	t, ok := s.target(r.URL.Path)
+	f := formOf(c, r, t.gvk())
 	if !ok {
-		return respond(r, http.StatusNotFound,
-			apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
-				"the server could not find the requested resource", 0, true).Status())
+		return refuse(r, f.encoding, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
+			"the server could not find the requested resource", 0, true))
 	}
-	code, answer, err := http.StatusOK, any(nil), status(nil)
-	query := r.URL.Query()
-	switch {
-	case r.Method == http.MethodGet && query.Get("watch") != "" && query.Get("watch") != "false" &&
-		query.Get("watch") != "0":
-		var w *watch
-		if w, err = s.watch(c, t, r); err == nil {
-			return response(r, code, w.body, -1)
+	if query := r.URL.Query(); r.Method == http.MethodGet && watches(query) {
+		w, err := s.watch(r.Context(), c, t, f, query)
+		if err != nil {
+			return refuse(r, f.encoding, err)
 		}
+		return response(r, http.StatusOK, f.contentType(), w.body, -1)
+	}
+	code, answer, err := s.do(t, r, payloadOf(r, body))
+	if err != nil {
+		return refuse(r, f.encoding, err)
+	}
+	switch a := answer.(type) {
+	case *object:
+		return respond(r, code, f.encoding, f.object(a))
+	case list:
+		return respond(r, code, f.encoding, f.list(a))
+	default:
+		return respond(r, code, f.encoding, f.message(a.(message)))
+	}
+}
+
+// do carries out a request that is no watch. The answer is an object, a list or a message.
+func (s *Server) do(t target, r *http.Request, sent payload) (code int, answer any, err status) {
+	query := r.URL.Query()
+	code = http.StatusOK
+	switch {
 	case r.Method == http.MethodGet && t.name == "":
 		answer, err = s.list(t, query)
 	case r.Method == http.MethodGet:
 		answer, err = s.get(t)
 	case r.Method == http.MethodPost && t.name == "":
 		code = http.StatusCreated
-		answer, err = s.create(t, body, dryRun(query))
+		answer, err = s.create(t, sent, dryRun(query))
 	case r.Method == http.MethodPut && t.name != "":
 		var created bool
-		if answer, created, err = s.update(t, body, dryRun(query)); created {
+		if answer, created, err = s.update(t, sent, dryRun(query)); created {
 			code = http.StatusCreated
 		}
 	case r.Method == http.MethodPatch && t.name != "":
-		answer, err = s.patch(t, r.Header.Get("Content-Type"), body, dryRun(query))
-	case r.Method == http.MethodDelete && t.name != "":
-		answer, err = s.delete(t, body, dryRun(query))
+		answer, err = s.patch(t, r.Header.Get("Content-Type"), sent.raw, dryRun(query))
 	case r.Method == http.MethodDelete:
-		answer, err = s.deleteCollection(t, query, body)
+		var options metav1.DeleteOptions
+		switch options, err = deleteOptions(sent, query); {
+		case err != nil:
+		case t.name == "":
+			answer, err = s.deleteCollection(t, query, options)
+		default:
+			answer, err = s.delete(t, options)
+		}
 	default:
 		err = apierrors.NewMethodNotSupported(t.group(), r.Method)
 	}
-	if err != nil {
-		return respond(r, int(err.Status().Code), err.Status())
-	}
-	switch a := answer.(type) {
-	case *object:
-		answer = shape(a, wantsMetadata(r))
-	case list:
-		answer = a.shape(r)
-	}
-	return respond(r, code, answer)
+	return code, answer, err
 }
 
-// shape is how the client wants to have an object: whole, or only its metadata.
-func shape(o *object, metadata bool) map[string]any {
-	if !metadata {
-		return o.Object
-	}
-	return map[string]any{
-		"apiVersion": metav1.SchemeGroupVersion.String(), "kind": "PartialObjectMetadata",
-		"metadata": o.Object["metadata"],
-	}
+func respond(r *http.Request, code int, e encoding, body []byte) *http.Response {
+	return response(r, code, e.contentType(), io.NopCloser(bytes.NewReader(body)), int64(len(body)))
 }
 
-func (l list) shape(r *http.Request) map[string]any {
-	items := []any{}
-	for _, o := range l.items {
-		item := maps.Clone(shape(o, wantsMetadata(r)))
-		if !wantsMetadata(r) { // the items of a list do not repeat what it is a list of
-			delete(item, "apiVersion")
-			delete(item, "kind")
-		}
-		items = append(items, item)
-	}
-	answer := map[string]any{
-		"apiVersion": l.GroupVersion().String(), "kind": l.Kind + "List", "metadata": l.meta,
-		"items": items,
-	}
-	if wantsMetadata(r) {
-		answer["apiVersion"], answer["kind"] = metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"
-	}
-	return answer
-}
-
-func wantsMetadata(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
-}
-
-func respond(r *http.Request, code int, answer any) *http.Response {
-	if s, ok := answer.(metav1.Status); ok {
-		answer = onTheWire(s)
-	}
-	body := marshal(answer)
-	return response(r, code, io.NopCloser(bytes.NewReader(body)), int64(len(body)))
-}
-
-func marshal(v any) []byte {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("apisim: encode %T: %v", v, err))
-	}
-	return raw
+func refuse(r *http.Request, e encoding, err status) *http.Response {
+	return respond(r, int(err.Status().Code), e, e.message(onTheWire(err.Status())))
 }

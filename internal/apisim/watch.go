@@ -1,7 +1,7 @@
 package apisim
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,15 +24,14 @@ const lastBookmark = 2 * time.Second
 type watch struct {
 	target
 	selection
-	server   *Server
-	metadata bool // only that of objects is sent
-	body     *streamBody
-	after    int64 // nothing up to this version is sent
+	form
+	server *Server
+	body   *streamBody
+	after  int64 // nothing up to this version is sent
 }
 
 // watch opens a stream. It holds what the client has to know at first.
-func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
-	query := r.URL.Query()
+func (s *Server) watch(ctx context.Context, c *Client, t target, f form, query url.Values) (*watch, status) {
 	if t.name != "" {
 		return nil, apierrors.NewMethodNotSupported(t.group(), "watch")
 	}
@@ -44,7 +43,7 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 	if err := checkInitial(query); err != nil {
 		return nil, err
 	}
-	w := &watch{target: t, selection: selected, server: s, metadata: wantsMetadata(r), body: newStream(c)}
+	w := &watch{target: t, selection: selected, form: f, server: s, body: newStream(c)}
 
 	version, parseErr := parseVersion(query)
 	if parseErr != nil {
@@ -72,7 +71,7 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 		if !known {
 			expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", version,
 				s.data.compacted))
-			w.write(apiwatch.Error, onTheWire(expired.Status()))
+			w.body.send(w.failed(expired))
 			w.body.end(nil)
 			return w, nil
 		}
@@ -82,7 +81,7 @@ func (s *Server) watch(c *Client, t target, r *http.Request) (*watch, status) {
 		w.after = version // may be in the future
 	}
 	s.watches[w] = struct{}{}
-	w.keep(r, query)
+	w.keep(ctx, query)
 	return w, nil
 }
 
@@ -97,8 +96,14 @@ func (s *Server) hangUp(which func(*watch) bool) {
 	}
 }
 
+// watches reports whether a GET asks for a watch.
+func watches(query url.Values) bool {
+	watch := query.Get("watch")
+	return watch != "" && watch != "false" && watch != "0"
+}
+
 // keep ends the stream when its time is over or its request is, and sends bookmarks until then.
-func (w *watch) keep(r *http.Request, query url.Values) {
+func (w *watch) keep(ctx context.Context, query url.Values) {
 	var timers []*time.Timer
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
 	limit := time.Duration(seconds) * time.Second
@@ -123,8 +128,8 @@ func (w *watch) keep(r *http.Request, query url.Values) {
 	}
 	go func() {
 		select {
-		case <-r.Context().Done():
-			w.body.hangUp(r.Context().Err())
+		case <-ctx.Done():
+			w.body.hangUp(ctx.Err())
 		case <-w.body.ended:
 		}
 		w.server.mu.Lock()
@@ -166,7 +171,7 @@ func parseVersion(query url.Values) (int64, error) {
 }
 
 // tell sends what a change is to this watch: an object may enter or leave its selection.
-func (w *watch) tell(c change) {
+func (w *watch) tell(c *change) {
 	if c.version <= w.after {
 		return
 	}
@@ -177,24 +182,16 @@ func (w *watch) tell(c change) {
 	case after:
 		w.send(apiwatch.Modified, c.after)
 	case before: // its last state that was selected, at the version of the change
-		gone := c.before.DeepCopy()
-		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
-		w.send(apiwatch.Deleted, gone)
+		w.send(apiwatch.Deleted, c.last())
 	}
 }
 
-func (w *watch) send(kind apiwatch.EventType, o *object) {
-	w.write(kind, json.RawMessage(w.server.encode(o, w.metadata)))
-}
+func (w *watch) send(kind apiwatch.EventType, o *object) { w.body.send(w.event(kind, o)) }
 
 func (w *watch) bookmark(annotations map[string]string) {
 	o := &object{}
-	o.SetGroupVersionKind(w.GroupVersion().WithKind(w.Kind))
+	o.SetGroupVersionKind(w.gvk())
 	o.SetResourceVersion(strconv.FormatInt(w.server.data.version, 10))
 	o.SetAnnotations(annotations)
 	w.send(apiwatch.Bookmark, o)
-}
-
-func (w *watch) write(kind apiwatch.EventType, o any) {
-	w.body.send(append(marshal(map[string]any{"type": kind, "object": o}), '\n'))
 }

@@ -2,7 +2,6 @@ package apisim
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,13 +21,27 @@ import (
 
 func dryRun(query url.Values) bool { return slices.Contains(query["dryRun"], metav1.DryRunAll) }
 
+// payload is the body of a request.
+type payload struct {
+	encoding
+	raw []byte
+}
+
+func payloadOf(r *http.Request, body []byte) payload {
+	if r.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
+		return payload{inProtobuf{}, body}
+	}
+	return payload{inJSON{}, body}
+}
+
 // decode reads the object in a body, which has to be the target's.
-func decode(t target, body []byte) (*object, status) {
+func decode(t target, sent payload) (*object, status) {
 	o := &object{}
-	if err := o.UnmarshalJSON(body); err != nil {
+	var err error
+	if o.Object, err = sent.decode(sent.raw); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("object does not parse: %v", err))
 	}
-	if k := o.GroupVersionKind(); k != t.GroupVersion().WithKind(t.Kind) {
+	if k := o.GroupVersionKind(); k != t.gvk() {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k.Kind,
 			o.GetAPIVersion(), t.Kind))
 	}
@@ -43,8 +57,8 @@ func decode(t target, body []byte) (*object, status) {
 	return o, nil
 }
 
-func (s *Server) create(t target, body []byte, dry bool) (*object, status) {
-	o, err := decode(t, body)
+func (s *Server) create(t target, sent payload, dry bool) (*object, status) {
+	o, err := decode(t, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +94,8 @@ func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 	return s.store(t, o), nil
 }
 
-func (s *Server) update(t target, body []byte, dry bool) (o *object, created bool, err status) {
-	if o, err = decode(t, body); err != nil {
+func (s *Server) update(t target, sent payload, dry bool) (o *object, created bool, err status) {
+	if o, err = decode(t, sent); err != nil {
 		return nil, false, err
 	}
 	old := s.data.objects[t.key()]
@@ -175,7 +189,7 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 func part(t target, old, o *object) *object {
 	kept, from := o, old
 	if t.status {
-		kept, from = old.DeepCopy(), o
+		kept, from = old.copy(), o
 	}
 	if status, ok := from.Object["status"]; ok {
 		kept.Object["status"] = status
@@ -185,16 +199,24 @@ func part(t target, old, o *object) *object {
 	return kept
 }
 
-func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
+// deleteOptions reads the body of a deletion, which may be empty.
+func deleteOptions(sent payload, query url.Values) (options metav1.DeleteOptions, _ status) {
+	if len(sent.raw) > 0 {
+		var err error
+		if options, err = sent.options(sent.raw); err != nil {
+			return options, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if dryRun(query) {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return options, nil
+}
+
+func (s *Server) delete(t target, options metav1.DeleteOptions) (any, status) {
 	old := s.data.objects[t.key()]
 	if old == nil {
 		return nil, apierrors.NewNotFound(t.group(), t.name)
-	}
-	var options metav1.DeleteOptions
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, &options); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
 	}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != old.GetUID() {
@@ -206,13 +228,13 @@ func (s *Server) delete(t target, body []byte, dry bool) (any, status) {
 					"record (%s)", *p.ResourceVersion, old.GetResourceVersion()))
 		}
 	}
-	if dry || slices.Contains(options.DryRun, metav1.DryRunAll) {
+	if slices.Contains(options.DryRun, metav1.DryRunAll) {
 		return success(t, old), nil
 	}
 	if t.Graceful {
 		return s.end(t, old, options), nil
 	}
-	o := old.DeepCopy()
+	o := old.copy()
 	if p := options.PropagationPolicy; p != nil { // the latest policy counts, also when the deletion has begun
 		setPolicy(o, *p)
 	}
@@ -245,7 +267,7 @@ func setPolicy(o *object, policy metav1.DeletionPropagation) {
 	}
 }
 
-func (s *Server) deleteCollection(t target, query url.Values, body []byte) (any, status) {
+func (s *Server) deleteCollection(t target, query url.Values, options metav1.DeleteOptions) (any, status) {
 	selected, err := selectionOf(t, query)
 	if err != nil {
 		return nil, err
@@ -253,14 +275,11 @@ func (s *Server) deleteCollection(t target, query url.Values, body []byte) (any,
 	for _, k := range sorted(s.data.objects, selected) {
 		each := t
 		each.namespace, each.name = k.namespace, k.name
-		if _, err := s.delete(each, body, dryRun(query)); err != nil {
+		if _, err := s.delete(each, options); err != nil {
 			return nil, err
 		}
 	}
-	return map[string]any{
-		"apiVersion": t.GroupVersion().String(), "kind": t.Kind + "List",
-		"metadata": map[string]any{}, "items": []any{},
-	}, nil
+	return list{target: t}, nil
 }
 
 // store puts o in the place of the target, or deletes it, and tells the watches.
@@ -278,12 +297,12 @@ func uidConflict(t target, want, got types.UID) status {
 }
 
 // success is the answer to a deletion that has left nothing.
-func success(t target, o *object) metav1.Status {
-	return metav1.Status{
+func success(t target, o *object) *metav1.Status {
+	return onTheWire(metav1.Status{
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{
 			Name: t.name, Group: t.Group, Kind: t.GroupVersionResource.Resource,
 			UID: o.GetUID(),
 		},
-	}
+	})
 }
