@@ -13,7 +13,11 @@ import (
 type Plan struct {
 	Replicas []Replica
 	Faults   []Fault // by the time when they begin
+	JSON     bool    // all is said in JSON, as of custom resources
 }
+
+// everyJSON is how many schedules there are for one in JSON, which takes more than half as long again.
+const everyJSON = 8
 
 // Replica has the permanent faults of one replica.
 type Replica struct {
@@ -78,7 +82,9 @@ func (f Fault) ofServer() bool { return slices.Index(kinds, f.Kind) >= slices.In
 // Swarm Testing, ISSTA 2012).
 func newPlan(s Scenario, seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
-	p := Plan{Replicas: make([]Replica, s.MinReplicas+r.IntN(s.MaxReplicas-s.MinReplicas+1))}
+	p := Plan{
+		Replicas: make([]Replica, s.MinReplicas+r.IntN(s.MaxReplicas-s.MinReplicas+1)), JSON: seed%everyJSON == 0,
+	}
 	for i := range p.Replicas {
 		p.Replicas[i] = Replica{
 			Offset:  time.Duration(r.NormFloat64() * float64(time.Hour)),

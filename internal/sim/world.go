@@ -155,6 +155,15 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 // Replicas is how many there are, running or not.
 func (w *World) Replicas() int { return len(w.plan.Replicas) }
 
+// Connect returns a connection without faults. Its clients speak as those of the processes do.
+func (w *World) Connect(name string) *apisim.Client {
+	c := w.Server.Client(name)
+	if !w.plan.JSON {
+		c.PreferProtobuf()
+	}
+	return c
+}
+
 // Working returns the living processes that work on key.
 func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
 
@@ -255,12 +264,12 @@ func (w *World) start(replica int) {
 	}
 	w.incarnations[replica]++
 	name, own := processName(replica, w.incarnations[replica]), w.plan.Replicas[replica]
-	p := &Process{Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w}
+	p := &Process{Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Connect(name), world: w}
 	w.current[replica], w.started[name] = p, true
 	if w.scenario.Parent != nil {
 		name += "'s parent"
 		p.parent = &Process{
-			Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Server.Client(name), world: w,
+			Name: name, Clock: newClock(own.Offset, own.Rate), connection: w.Connect(name), world: w,
 			cancel: func() {}, replica: replica,
 		}
 		w.parents = append(w.parents, p.parent)
