@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,9 +63,14 @@ func Prove(t *testing.T, s Scenario, b Budget) {
 	}
 }
 
+// spacious is how much garbage there may be beside what a schedule needs, in percent. A schedule
+// needs a few MiB, and with the default a fifth of the time is that of the garbage collector.
+const spacious = 400
+
 // Explore runs schedules, several at a time, and stops at the first violation, which it returns.
 func Explore(t *testing.T, s Scenario, b Budget) (Count, *Result) {
 	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(spacious))
 	var (
 		begin      = time.Now()
 		next       atomic.Uint64
