@@ -76,7 +76,7 @@ var mutations = []struct {
 	},
 	{
 		"an identity is enough to hold the lease", "lease/writelog.go",
-		"if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
+		"if SameSpec(&a.spec, &r.lease.Spec) {", "if *a.spec.HolderIdentity == r.Holder() {",
 		"Elections",
 	},
 	{

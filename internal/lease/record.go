@@ -9,7 +9,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -136,7 +135,8 @@ func (r Record) markedBy(annotation string) bool {
 // termSuffix is the end of a mark of this record's term. The holder precedes it and may contain
 // slashes.
 func (r Record) termSuffix() string {
-	return fmt.Sprintf("/%s/%d", acquireTime(r.lease).UTC().Format(metav1.RFC3339Micro), r.Transitions())
+	suffix := acquireTime(r.lease).UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
+	return string(strconv.AppendInt(append(suffix, '/'), int64(r.Transitions()), 10))
 }
 
 func acquireTime(l *coordinationv1.Lease) time.Time {
@@ -153,7 +153,7 @@ func (r Record) sameVersion(o Record) bool {
 		return r.lease == o.lease
 	}
 	return r.lease.UID == o.lease.UID && r.lease.ResourceVersion == o.lease.ResourceVersion &&
-		apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
+		SameSpec(&r.lease.Spec, &o.lease.Spec)
 }
 
 // CompareVersion compares resourceVersions, which grow. known is false if they are not numbers, as
@@ -172,7 +172,7 @@ func (r Record) keepsSpecOf(o Record) bool {
 		return false
 	}
 	order, known := r.CompareVersion(o)
-	return known && order > 0 && apiequality.Semantic.DeepEqual(r.lease.Spec, o.lease.Spec)
+	return known && order > 0 && SameSpec(&r.lease.Spec, &o.lease.Spec)
 }
 
 // SameRenewal reports whether both records have the same renew time.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -60,7 +59,7 @@ func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
 func (c *WriteLog) Contains(r Record) bool {
 	return r.Exists() && c.record.UID() == r.UID() && c.marked(r) &&
 		slices.ContainsFunc(c.attempts, func(a attempt) bool {
-			return apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec)
+			return SameSpec(&a.spec, &r.lease.Spec)
 		})
 }
 
@@ -72,7 +71,7 @@ func (c *WriteLog) Match(r Record) bool {
 		return false
 	}
 	for _, a := range c.attempts {
-		if apiequality.Semantic.DeepEqual(a.spec, r.lease.Spec) {
+		if SameSpec(&a.spec, &r.lease.Spec) {
 			if !c.record.sameVersion(r) {
 				// All other attempts were swaps on versions that are gone. Until then they may be
 				// under way.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -101,7 +100,7 @@ func sameClaim(a, b *coordinationv1.Lease) bool {
 		}
 	}
 	return a.UID == b.UID && a.Labels[shardlease.RingLabel] == b.Labels[shardlease.RingLabel] &&
-		apiequality.Semantic.DeepEqual(a.Spec, b.Spec)
+		lease.SameSpec(&a.Spec, &b.Spec)
 }
 
 // mark is what an EpochState depends on, besides the time.
