@@ -1,6 +1,7 @@
 package apisim
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -177,22 +178,43 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	lost, unanswered := f.LoseRequest != nil && f.LoseRequest(r), f.LoseResponse != nil && f.LoseResponse(r)
 	answers := make(chan *http.Response, 1)
-	after(f.Latency, func() {
-		if lost {
-			return
+	arrive := func() {
+		if answer := c.answer(f, r, body); !unanswered {
+			answers <- answer
 		}
-		answer := c.answer(f, r, body)
-		after(f.Latency, func() {
-			if !unanswered {
-				answers <- answer
-			}
-		})
-	})
+	}
+	due := time.Now().Add(f.Latency)
+	switch on := travel(r.Context(), f.Latency); {
+	case lost:
+	case !on:
+		time.AfterFunc(time.Until(due), arrive)
+	case c.server.order != nil: // the request has to wait for its turn: its sender may give up before
+		go arrive()
+	default:
+		arrive()
+	}
 	select {
 	case answer := <-answers:
-		return answer, nil
+		if travel(r.Context(), f.Latency) {
+			return answer, nil
+		}
 	case <-r.Context().Done(): // which also ends the stream of a watch
-		return nil, r.Context().Err()
+	}
+	return nil, r.Context().Err()
+}
+
+// travel takes the time of a way, and returns false if the sender gives up before.
+func travel(ctx context.Context, latency time.Duration) bool {
+	if latency == 0 {
+		return true
+	}
+	timer := time.NewTimer(latency)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -211,14 +233,6 @@ func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {
 		return throttled(r)
 	}
 	return c.server.serve(c, r, body)
-}
-
-func after(d time.Duration, f func()) {
-	if d == 0 {
-		f()
-		return
-	}
-	time.AfterFunc(d, f)
 }
 
 func throttled(r *http.Request) *http.Response {
