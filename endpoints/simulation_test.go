@@ -305,19 +305,19 @@ func (b *book) note(c apisim.Change) {
 	}
 }
 
-func leaseText(o *unstructured.Unstructured) string {
+func leaseText(o *apisim.Object) string {
 	if o == nil {
 		return ""
 	}
-	renewed, _, _ := unstructured.NestedString(o.Object, "spec", "renewTime")
+	renewed, _, _ := unstructured.NestedString(o.Content(), "spec", "renewTime")
 	return renewed
 }
 
-func dataOf(o *unstructured.Unstructured) map[string]string {
+func dataOf(o *apisim.Object) map[string]string {
 	if o == nil {
 		return nil
 	}
-	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+	data, _, _ := unstructured.NestedStringMap(o.Content(), "data")
 	return data
 }
 
@@ -384,7 +384,7 @@ func malformed(key string) bool { return strings.HasSuffix(key, "note") }
 func (b *book) notePublished(c apisim.Change, name string) {
 	var addresses []string
 	if c.After != nil {
-		all, _, _ := unstructured.NestedSlice(c.After.Object, "endpoints")
+		all, _, _ := unstructured.NestedSlice(c.After.Content(), "endpoints")
 		for _, e := range all {
 			a, _, _ := unstructured.NestedStringSlice(e.(map[string]any), "addresses")
 			addresses = append(addresses, a...)

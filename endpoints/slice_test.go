@@ -107,16 +107,16 @@ func (c *cluster) touchSlices() {
 	}
 }
 
-func addressesOn443(o *unstructured.Unstructured) map[string]bool {
+func addressesOn443(o *apisim.Object) map[string]bool {
 	all := map[string]bool{}
 	if o == nil {
 		return all
 	}
-	ports, _, _ := unstructured.NestedSlice(o.Object, "ports")
+	ports, _, _ := unstructured.NestedSlice(o.Content(), "ports")
 	if !slices.ContainsFunc(ports, func(p any) bool { return p.(map[string]any)["port"] == int64(443) }) {
 		return all
 	}
-	list, _, _ := unstructured.NestedSlice(o.Object, "endpoints")
+	list, _, _ := unstructured.NestedSlice(o.Content(), "endpoints")
 	for _, e := range list {
 		addresses, _, _ := unstructured.NestedStringSlice(e.(map[string]any), "addresses")
 		for _, a := range addresses {

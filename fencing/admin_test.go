@@ -163,7 +163,7 @@ func TestSimulatedAdmins(t *testing.T) {
 						if c.After == nil || c.After.GetKind() != "NodeFence" {
 							return
 						}
-						if now, _, _ := unstructured.NestedString(c.After.Object, "status",
+						if now, _, _ := unstructured.NestedString(c.After.Content(), "status",
 							"phase"); now == string(phase) {
 							select {
 							case <-i.reached:

@@ -67,7 +67,7 @@ type world struct {
 	shown    map[string]string // what was written last of whether nodes are Ready, and in which boot
 
 	// of the API server, by kind, namespace and name: Pods, Leases and NodeFences
-	stored map[string]*unstructured.Unstructured
+	stored map[string]*apisim.Object
 	judge  func(apisim.Change) // called with every change; may be nil
 
 	// what stands before the API server of controllers, and may answer in its place
@@ -112,7 +112,7 @@ func inWorld(t *testing.T, nodes int, test func(w *world)) {
 			t: t, ctx: ctx, server: server, client: kubernetes.NewForConfigOrDie(admin),
 			fences: dynamic.NewForConfigOrDie(admin).Resource(v1alpha1.Resource()), machines: map[string]*machine{},
 			unwired: map[string]bool{}, shown: map[string]string{},
-			stored: map[string]*unstructured.Unstructured{},
+			stored: map[string]*apisim.Object{},
 		}
 		server.Observe(w.changed)
 		var plugs []string
@@ -373,7 +373,7 @@ func (w *world) observe(f func(apisim.Change)) {
 }
 
 // objects are those of a kind in a namespace, by their names.
-func (w *world) objects(kind, namespace string) (found []*unstructured.Unstructured) {
+func (w *world) objects(kind, namespace string) (found []*apisim.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, object := range w.stored {
@@ -381,7 +381,7 @@ func (w *world) objects(kind, namespace string) (found []*unstructured.Unstructu
 			found = append(found, object)
 		}
 	}
-	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
+	slices.SortFunc(found, func(a, b *apisim.Object) int {
 		return strings.Compare(a.GetName(), b.GetName())
 	})
 	return found
@@ -389,7 +389,7 @@ func (w *world) objects(kind, namespace string) (found []*unstructured.Unstructu
 
 func (w *world) pods(node string) (names []string) {
 	for _, pod := range w.objects("Pod", "ns") {
-		if on, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); on == node {
+		if on, _, _ := unstructured.NestedString(pod.Content(), "spec", "nodeName"); on == node {
 			names = append(names, pod.GetName())
 		}
 	}
@@ -397,7 +397,7 @@ func (w *world) pods(node string) (names []string) {
 }
 
 // record is that of a node; nil: there is none.
-func (w *world) record(node string) *unstructured.Unstructured {
+func (w *world) record(node string) *apisim.Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stored["NodeFence//"+v1alpha1.Name(node)]
@@ -410,7 +410,7 @@ func (w *world) fence(node string) *v1alpha1.NodeFence {
 		return nil
 	}
 	f := &v1alpha1.NodeFence{}
-	require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
+	require.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Content(), f))
 	return f
 }
 
@@ -419,7 +419,7 @@ func (w *world) phase(node string) v1alpha1.Phase {
 	if u == nil {
 		return ""
 	}
-	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	phase, _, _ := unstructured.NestedString(u.Content(), "status", "phase")
 	return v1alpha1.Phase(phase)
 }
 
@@ -561,7 +561,7 @@ func (w *world) referee() (breaches func() []string) {
 		if c.After != nil || c.Before.GetKind() != "Pod" {
 			return
 		}
-		node, _, _ := unstructured.NestedString(c.Before.Object, "spec", "nodeName")
+		node, _, _ := unstructured.NestedString(c.Before.Content(), "spec", "nodeName")
 		if w.runs(node) {
 			mu.Lock()
 			defer mu.Unlock()

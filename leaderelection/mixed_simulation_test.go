@@ -253,11 +253,11 @@ func (t *ledgerTerm) excuse(next *ledgerTerm) string {
 	return "which worked on after its record had expired"
 }
 
-func specOf(o *unstructured.Unstructured) map[string]any {
+func specOf(o *apisim.Object) map[string]any {
 	if o == nil {
 		return nil
 	}
-	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	spec, _, _ := unstructured.NestedMap(o.Content(), "spec")
 	return spec
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,7 +59,7 @@ func (r *referee) see(c apisim.Change) {
 			return
 		}
 		l := &coordinationv1.Lease{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.After.Object, l); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.After.Content(), l); err != nil {
 			panic(err)
 		}
 		r.lease(l)
@@ -71,7 +70,7 @@ func (r *referee) see(c apisim.Change) {
 	}
 }
 
-func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
+func (r *referee) judge(client string, last, o *apisim.Object) {
 	rec, ok := r.keys.RecordOf(o)
 	if !ok {
 		return
@@ -98,7 +97,7 @@ func (r *referee) judge(client string, last, o *unstructured.Unstructured) {
 }
 
 // bequeathed reports whether the owner of an object had been asked to give it to that successor.
-func (r *referee) bequeathed(o *unstructured.Unstructured, by, to protocol.OwnerEpoch) bool {
+func (r *referee) bequeathed(o *apisim.Object, by, to protocol.OwnerEpoch) bool {
 	if o == nil {
 		return false
 	}

@@ -47,7 +47,7 @@ func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 				return
 			}
 			if c.After.GetName() == HistoryName(testRing) {
-				value, _, _ := unstructured.NestedString(c.After.Object, "data", historyKey)
+				value, _, _ := unstructured.NestedString(c.After.Content(), "data", historyKey)
 				h, err := protocol.ParseHistory(value)
 				assert.NoError(t, err)
 				known = h

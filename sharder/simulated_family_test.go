@@ -320,7 +320,7 @@ func (b *brood) control(ctx context.Context) error {
 }
 
 func childrenOf(w *sim.World) coreclient.PodInterface {
-	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().Pods("ns")
+	return coreclient.NewForConfigOrDie(w.Connect(user).Config()).Pods("ns")
 }
 
 // meddleWithChildren does what users do: it creates and deletes children, and edits their labels.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -122,7 +121,7 @@ func (f *freshness) see(c apisim.Change) {
 }
 
 // ownerOf returns the shard that owns a root, with its epoch; empty: none.
-func ownerOf(o *unstructured.Unstructured) string {
+func ownerOf(o *apisim.Object) string {
 	var r struct {
 		Shard, State string
 		Epoch        int

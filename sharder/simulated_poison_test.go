@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
@@ -126,8 +125,7 @@ func forge(w *sim.World, r *rand.Rand) {
 		return
 	}
 	o, shard := list.Items[r.IntN(len(list.Items))], string(rune('a'+r.IntN(3)))
-	l, err := kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Get(ctx, shard,
-		metav1.GetOptions{})
+	l, err := leasesOf(w).Get(ctx, shard, metav1.GetOptions{})
 	if err != nil {
 		return
 	}

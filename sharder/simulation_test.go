@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -124,14 +125,15 @@ func noForeignWrites(w *sim.World) sim.Rule {
 var recordAnnotation = api.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
 
 // by returns the value that work has written into a root or a child.
-func by(o *unstructured.Unstructured) string {
+func by(o *apisim.Object) string {
 	if o == nil {
 		return ""
 	}
-	if value, _, _ := unstructured.NestedString(o.Object, "data", "by"); value != "" {
-		return value
+	if o.GetKind() != "ConfigMap" {
+		return o.GetAnnotations()["by"]
 	}
-	return o.GetAnnotations()["by"]
+	value, _, _ := unstructured.NestedString(o.Content(), "data", "by")
+	return value
 }
 
 const (
@@ -330,7 +332,11 @@ type worked struct {
 }
 
 func objectsOf(w *sim.World) coreclient.ConfigMapInterface {
-	return kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoreV1().ConfigMaps("ns")
+	return coreclient.NewForConfigOrDie(w.Connect(user).Config()).ConfigMaps("ns")
+}
+
+func leasesOf(w *sim.World) coordinationclient.LeaseInterface {
+	return coordinationclient.NewForConfigOrDie(w.Connect(user).Config()).Leases("ns")
 }
 
 // meddle does what users do: it creates and deletes objects, and edits marks of the ring. It keeps
@@ -385,8 +391,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 		patch(map[string]any{api.SealLabel(simulatedRing): nil}, nil)
 	case 8:
 		name := string(rune('a' + r.IntN(3)))
-		_ = kubernetes.NewForConfigOrDie(w.Server.Client(user).Config()).CoordinationV1().Leases("ns").Delete(ctx, name,
-			metav1.DeleteOptions{})
+		_ = leasesOf(w).Delete(ctx, name, metav1.DeleteOptions{})
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -342,12 +341,12 @@ func (b *epochBook) note(c apisim.Change) {
 	}
 }
 
-func recordOf(o *unstructured.Unstructured) lease.Record {
+func recordOf(o *apisim.Object) lease.Record {
 	if o == nil {
 		return lease.Record{}
 	}
 	l := &coordinationv1.Lease{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content(), l); err != nil {
 		panic(err)
 	}
 	return lease.RecordOf(l)

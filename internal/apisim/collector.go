@@ -48,7 +48,7 @@ func (s *Server) collectable() []key {
 // collect deletes an object if each of its owners is gone, or waits for the object to go. If
 // another owner stays, so does the object, without the references to the others: those would block
 // owners that wait.
-func (s *Server) collect(k key, o *object) {
+func (s *Server) collect(k key, o *Object) {
 	var staying []metav1.OwnerReference
 	awaited := false
 	references := o.GetOwnerReferences()
@@ -69,7 +69,7 @@ func (s *Server) collect(k key, o *object) {
 	case len(references):
 		return
 	default:
-		s.amend(k, func(o *object) { o.SetOwnerReferences(staying) })
+		s.amend(k, func(o *Object) { o.SetOwnerReferences(staying) })
 		return
 	}
 	var options metav1.DeleteOptions
@@ -80,7 +80,7 @@ func (s *Server) collect(k key, o *object) {
 					references[i].BlockOwnerDeletion = new(bool)
 				}
 			}
-			s.amend(k, func(o *object) { o.SetOwnerReferences(references) })
+			s.amend(k, func(o *Object) { o.SetOwnerReferences(references) })
 		}
 		foreground := metav1.DeletePropagationForeground
 		options.PropagationPolicy = &foreground
@@ -91,7 +91,7 @@ func (s *Server) collect(k key, o *object) {
 // owner looks an owner up where the dependent k can have it, and returns nil if it is gone. It
 // cannot tell of a kind that the server does not know, or of one that lives in namespaces if the
 // dependent does not.
-func (s *Server) owner(k key, reference metav1.OwnerReference) (owner *object, resolved bool) {
+func (s *Server) owner(k key, reference metav1.OwnerReference) (owner *Object, resolved bool) {
 	i := slices.IndexFunc(s.resources, func(r Resource) bool {
 		return r.GroupVersion().String() == reference.APIVersion && r.Kind == reference.Kind
 	})
@@ -109,13 +109,13 @@ func (s *Server) owner(k key, reference metav1.OwnerReference) (owner *object, r
 }
 
 // finish ends a deletion that waits for the collector. Other finalizers may still hold it.
-func (s *Server) finish(k key, o *object) {
+func (s *Server) finish(k key, o *Object) {
 	dependents := s.dependents(o.GetUID())
 	finalizer := metav1.FinalizerOrphanDependents
 	switch {
 	case slices.Contains(o.GetFinalizers(), finalizer):
 		for _, d := range dependents {
-			s.amend(d.key, func(d *object) {
+			s.amend(d.key, func(d *Object) {
 				d.SetOwnerReferences(without(d.GetOwnerReferences(),
 					func(r metav1.OwnerReference) bool { return r.UID == o.GetUID() }))
 			})
@@ -125,19 +125,19 @@ func (s *Server) finish(k key, o *object) {
 	default:
 		return
 	}
-	s.amend(k, func(o *object) {
+	s.amend(k, func(o *Object) {
 		o.SetFinalizers(without(o.GetFinalizers(), func(f string) bool { return f == finalizer }))
 	})
 }
 
-func deletesDependents(o *object) bool {
+func deletesDependents(o *Object) bool {
 	return o.GetDeletionTimestamp() != nil && slices.Contains(o.GetFinalizers(), metav1.FinalizerDeleteDependents)
 }
 
 // dependent is an object with a reference to some owner, whose deletion it may block.
 type dependent struct {
 	key    key
-	object *object
+	object *Object
 	blocks bool
 }
 
@@ -168,7 +168,7 @@ func without[T any](list []T, drop func(T) bool) (rest []T) {
 
 // amend changes an object like a client's update. If the update is refused, the object does not
 // change.
-func (s *Server) amend(k key, change func(*object)) {
+func (s *Server) amend(k key, change func(*Object)) {
 	old := s.data.objects[k]
 	o := old.copy()
 	change(o)

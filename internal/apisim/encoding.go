@@ -15,7 +15,7 @@ import (
 type encoding interface {
 	contentType() string
 	// object has the fields of an object, or only its metadata, without its kind.
-	object(o *object, metadata bool) []byte
+	object(o *Object, metadata bool) []byte
 	// typed puts a kind before the fields of an object or a list.
 	typed(kind schema.GroupVersionKind, fields []byte) []byte
 	// list has the fields of a list. In JSON its items have the given kind, unless that is empty.
@@ -25,12 +25,12 @@ type encoding interface {
 	// message is an answer that is no object of the server, with its kind.
 	message(m message) []byte
 	// decode is the reverse of a typed object.
-	decode(body []byte) (map[string]any, error)
+	decode(body []byte) (*Object, error)
 	// options decodes the body of a deletion.
 	options(body []byte) (metav1.DeleteOptions, error)
 }
 
-// message is an answer that is no object of the server, such as a Status.
+// message can be in Protocol Buffers: an object, or an answer that is none, such as a Status.
 type message interface {
 	runtime.Object
 	Marshal() ([]byte, error)
@@ -41,12 +41,13 @@ type inJSON struct{}
 
 func (inJSON) contentType() string { return runtime.ContentTypeJSON }
 
-func (inJSON) object(o *object, metadata bool) []byte {
+func (inJSON) object(o *Object, metadata bool) []byte {
+	content := o.Content()
 	if metadata {
-		return marshal(map[string]any{"metadata": o.Object["metadata"]})
+		return marshal(map[string]any{"metadata": content["metadata"]})
 	}
-	fields := make(map[string]any, len(o.Object))
-	for name, value := range o.Object {
+	fields := make(map[string]any, len(content))
+	for name, value := range content {
 		if name != "apiVersion" && name != "kind" {
 			fields[name] = value
 		}
@@ -91,8 +92,12 @@ func (inJSON) event(kind apiwatch.EventType, object []byte) []byte {
 
 func (inJSON) message(m message) []byte { return marshal(m) }
 
-func (inJSON) decode(body []byte) (o map[string]any, err error) {
-	return o, utiljson.Unmarshal(body, &o)
+func (inJSON) decode(body []byte) (*Object, error) {
+	var content map[string]any
+	if err := utiljson.Unmarshal(body, &content); err != nil {
+		return nil, err
+	}
+	return treeObject(content), nil
 }
 
 func (inJSON) options(body []byte) (o metav1.DeleteOptions, err error) {

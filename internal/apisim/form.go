@@ -42,10 +42,10 @@ func (f form) kind(of schema.GroupVersionKind) schema.GroupVersionKind {
 }
 
 // object is the answer to a request for one.
-func (f form) object(o *object) []byte { return f.typed(f.kind(o.GroupVersionKind()), f.fields(o)) }
+func (f form) object(o *Object) []byte { return f.typed(f.kind(o.kind), f.fields(o)) }
 
 // fields are those of a stored object. They are encoded once.
-func (f form) fields(o *object) []byte {
+func (f form) fields(o *Object) []byte {
 	if o.encoded == nil {
 		o.encoded = map[form][]byte{}
 	}
@@ -73,7 +73,7 @@ func (f form) list(l list) []byte {
 }
 
 // event is what a watch sends of an object.
-func (f form) event(kind apiwatch.EventType, o *object) []byte {
+func (f form) event(kind apiwatch.EventType, o *Object) []byte {
 	return f.encoding.event(kind, f.object(o))
 }
 

@@ -10,7 +10,7 @@ import (
 
 // end deletes a Pod, or gives it the time to end that its kubelet says later to be over, by a
 // deletion without. The answer is its last state.
-func (s *Server) end(t target, old *object, options metav1.DeleteOptions) *object {
+func (s *Server) end(t target, old *Object, options metav1.DeleteOptions) *Object {
 	o := old.copy()
 	begun, left := time.Now(), grace(old, options.GracePeriodSeconds)
 	if ends := old.GetDeletionTimestamp(); ends != nil {
@@ -33,14 +33,15 @@ func (s *Server) end(t target, old *object, options metav1.DeleteOptions) *objec
 }
 
 // grace is how many seconds a Pod gets that is deleted, if the request asks for so many.
-func grace(pod *object, asked *int64) int64 {
-	node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
-	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+func grace(pod *Object, asked *int64) int64 {
+	content := pod.Content()
+	node, _, _ := unstructured.NestedString(content, "spec", "nodeName")
+	phase, _, _ := unstructured.NestedString(content, "status", "phase")
 	if node == "" || phase == string(corev1.PodFailed) || phase == string(corev1.PodSucceeded) {
 		return 0
 	}
 	if asked == nil {
-		own, _, _ := unstructured.NestedInt64(pod.Object, "spec", "terminationGracePeriodSeconds")
+		own, _, _ := unstructured.NestedInt64(content, "spec", "terminationGracePeriodSeconds")
 		asked = &own
 	}
 	return atLeast(*asked)

@@ -1,6 +1,8 @@
 package apisim
 
 import (
+	"bytes"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -12,40 +14,76 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// object is one version. It is never changed once stored, nor is any value in it: a successor shares
-// what it does not change.
-type object struct {
-	unstructured.Unstructured
-	encoded map[form][]byte // its fields
+// Object is one version of an object. It is never changed once stored, nor is any value in it: a
+// successor shares what it does not change.
+type Object struct {
+	metav1.Object // its metadata
+	kind          schema.GroupVersionKind
+	typed         message                    // nil: no client of Protocol Buffers has sent it
+	tree          *unstructured.Unstructured // nil: only typed is known so far
+	stored        bool
+	encoded       map[form][]byte // its fields
 }
 
-// copy returns an object whose fields, and those of its metadata, can be set.
-func (o *object) copy() *object {
-	content := maps.Clone(o.Object)
+func treeObject(content map[string]any) *Object {
+	tree := &unstructured.Unstructured{Object: content}
+	return &Object{Object: tree, kind: tree.GroupVersionKind(), tree: tree}
+}
+
+func typedObject(typed message) *Object {
+	return &Object{Object: typed.(metav1.Object), kind: typed.GetObjectKind().GroupVersionKind(), typed: typed}
+}
+
+// GetKind is its kind, without the group.
+func (o *Object) GetKind() string { return o.kind.Kind }
+
+// Content has all its fields.
+func (o *Object) Content() map[string]any {
+	if o.tree != nil {
+		return o.tree.Object
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.typed)
+	if err != nil {
+		panic(fmt.Sprintf("apisim: %s %s/%s: %v", o.kind.Kind, o.GetNamespace(), o.GetName(), err))
+	}
+	if o.stored {
+		o.tree = &unstructured.Unstructured{Object: content}
+	}
+	return content
+}
+
+// copy returns an object whose metadata can be set.
+func (o *Object) copy() *Object {
+	if o.typed != nil {
+		return typedObject(o.typed.DeepCopyObject().(message))
+	}
+	return o.copyTree()
+}
+
+// copyTree returns an object whose metadata, and other fields of its Content, can be set.
+func (o *Object) copyTree() *Object {
+	content := maps.Clone(o.Content())
 	if metadata, ok := content["metadata"].(map[string]any); ok {
 		content["metadata"] = maps.Clone(metadata)
 	}
-	return &object{Unstructured: unstructured.Unstructured{Object: content}}
-}
-
-// content is what others than clients see of an object that may be nil.
-func (o *object) content() *unstructured.Unstructured {
-	if o == nil {
-		return nil
-	}
-	return &o.Unstructured
+	return treeObject(content)
 }
 
 // labelsOf are those of an object, for selectors.
-type labelsOf struct{ *object }
+type labelsOf struct{ *Object }
 
 // Lookup implements [labels.Labels].
 func (l labelsOf) Lookup(name string) (value string, exists bool) {
-	metadata, _ := l.Object["metadata"].(map[string]any)
-	all, _ := metadata["labels"].(map[string]any)
+	if l.tree == nil {
+		value, exists = l.GetLabels()[name]
+		return value, exists
+	}
+	metadata, _ := l.tree.Object["metadata"].(map[string]any)
+	all, _ := metadata["labels"].(map[string]any) // GetLabels would copy them
 	value, exists = all[name].(string)
 	return value, exists
 }
@@ -63,11 +101,17 @@ func (l labelsOf) Get(name string) string {
 }
 
 // fieldsOf are the fields of an object that selectors may name.
-type fieldsOf struct{ *object }
+type fieldsOf struct{ *Object }
 
 // Get implements [fields.Fields].
 func (f fieldsOf) Get(path string) string {
-	value, _, _ := unstructured.NestedString(f.Object, strings.Split(path, ".")...)
+	switch path {
+	case "metadata.name":
+		return f.GetName()
+	case "metadata.namespace":
+		return f.GetNamespace()
+	}
+	value, _, _ := unstructured.NestedString(f.Content(), strings.Split(path, ".")...)
 	return value
 }
 
@@ -92,17 +136,18 @@ func (k key) less(o key) bool {
 type change struct {
 	version int64
 	key     key
-	before  *object // nil: created
-	after   *object // nil: deleted
-	gone    *object // see last
+	before  *Object // nil: created
+	after   *Object // nil: deleted
+	gone    *Object // see last
 }
 
 // last is the state before, with the version of the change: what those get to know for whom the
 // object is gone.
-func (c *change) last() *object {
+func (c *change) last() *Object {
 	if c.gone == nil {
 		c.gone = c.before.copy()
 		c.gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
+		c.gone.stored = true
 	}
 	return c.gone
 }
@@ -115,7 +160,7 @@ type selection struct {
 	fields    fields.Selector
 }
 
-func (s selection) matches(k key, o *object) bool {
+func (s selection) matches(k key, o *Object) bool {
 	return o != nil && k.resource == s.resource && (s.namespace == "" || k.namespace == s.namespace) &&
 		s.labels.Matches(labelsOf{o}) && s.fields.Matches(fieldsOf{o})
 }
@@ -124,14 +169,14 @@ func (s selection) matches(k key, o *object) bool {
 type database struct {
 	version   int64 // of the latest change
 	compacted int64 // changes up to here are forgotten
-	objects   map[key]*object
+	objects   map[key]*Object
 	history   []*change
 	created   int // for names and UIDs
 }
 
 // put stores o as the next version of k; nil deletes. It returns the stored object, or the last
 // state of a deleted one with the version of its deletion.
-func (d *database) put(k key, o *object) (*object, *change) {
+func (d *database) put(k key, o *Object) (*Object, *change) {
 	d.version++
 	c := &change{version: d.version, key: k, before: d.objects[k], after: o}
 	d.history = append(d.history, c)
@@ -140,6 +185,7 @@ func (d *database) put(k key, o *object) (*object, *change) {
 		return c.last(), c
 	}
 	o.SetResourceVersion(strconv.FormatInt(d.version, 10))
+	o.stored = true
 	d.objects[k] = o
 	return o, c
 }
@@ -152,7 +198,7 @@ func (d *database) compact(version int64) {
 
 // at returns the objects as they were at a version, or false if that is forgotten. They are not to
 // be changed.
-func (d *database) at(version int64) (map[key]*object, bool) {
+func (d *database) at(version int64) (map[key]*Object, bool) {
 	if version < d.compacted {
 		return nil, false
 	}
@@ -183,14 +229,27 @@ func (d *database) since(version int64) ([]*change, bool) {
 }
 
 // same reports whether two versions differ in nothing but their resourceVersion and managedFields.
-func same(a, b *object) bool {
-	strip := func(o *object) map[string]any {
-		o = o.copy()
-		unstructured.RemoveNestedField(o.Object, "metadata", "resourceVersion")
-		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-		return o.Object
+func same(a, b *Object) bool {
+	strip := func(o *Object) *Object {
+		o.SetResourceVersion("")
+		o.SetManagedFields(nil)
+		return o
 	}
-	return reflect.DeepEqual(strip(a), strip(b))
+	if a.typed != nil && b.typed != nil {
+		return bytes.Equal(marshalProtobuf(strip(a.copy()).typed), marshalProtobuf(strip(b.copy()).typed))
+	}
+	return reflect.DeepEqual(strip(a.copyTree()).Content(), strip(b.copyTree()).Content())
+}
+
+// sameMetadata reports whether two versions are known to have the same metadata.
+func sameMetadata(a, b *Object) bool {
+	switch {
+	case a.typed != nil && b.typed != nil:
+		return bytes.Equal(metadataInProtobuf(a.typed), metadataInProtobuf(b.typed))
+	case a.tree != nil && b.tree != nil:
+		return reflect.DeepEqual(a.tree.Object["metadata"], b.tree.Object["metadata"])
+	}
+	return false
 }
 
 // status is an error to answer with.

@@ -13,7 +13,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,12 +21,12 @@ import (
 // maxOperations is how many operations a JSON Patch may have.
 const maxOperations = 10_000
 
-func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*object, status) {
+func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*Object, status) {
 	old := s.data.objects[t.key()]
 	if old == nil {
 		return nil, apierrors.NewNotFound(t.group(), t.name)
 	}
-	content := old.Object
+	content := old.Content()
 	switch kind, _, _ := strings.Cut(contentType, ";"); types.PatchType(kind) {
 	case types.MergePatchType, types.StrategicMergePatchType: // which differ on lists only
 		var patch map[string]any
@@ -57,7 +56,7 @@ func (s *Server) patch(t target, contentType string, body []byte, dry bool) (*ob
 			"the body of the request was in an unknown format - accepted media types include: "+
 				"application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
 	}
-	o := (&object{Unstructured: unstructured.Unstructured{Object: content}}).copy()
+	o := treeObject(content).copy()
 	if o.GetName() != t.name {
 		return nil, apierrors.NewBadRequest("the name of the object does not match the name on the URL")
 	}

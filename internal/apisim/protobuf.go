@@ -23,6 +23,7 @@ const (
 	unknownType, unknownRaw = 1, 2
 	typeVersion, typeKind   = 1, 2
 	listMeta, listItems     = 1, 2
+	metadataField           = 1
 	eventType, eventObject  = 1, 2
 	extensionRaw            = 1
 	eventLength             = 4 // bytes of the length before an event
@@ -30,24 +31,34 @@ const (
 
 func (inProtobuf) contentType() string { return runtime.ContentTypeProtobuf }
 
-func (inProtobuf) object(o *object, metadata bool) []byte {
+func (inProtobuf) object(o *Object, metadata bool) []byte {
+	if o.typed != nil {
+		if metadata {
+			return appendField(nil, metadataField, metadataInProtobuf(o.typed))
+		}
+		return marshalProtobuf(o.typed)
+	}
 	var typed runtime.Object = &metav1.PartialObjectMetadata{}
-	content := o.Object
+	content := o.Content()
 	if metadata {
-		content = map[string]any{"metadata": o.Object["metadata"]}
+		content = map[string]any{"metadata": content["metadata"]}
 	} else {
 		var err error
-		if typed, err = scheme.Scheme.New(o.GroupVersionKind()); err != nil {
+		if typed, err = scheme.Scheme.New(o.kind); err != nil {
 			panic(fmt.Sprintf("apisim: %v", err)) // formOf does not let this happen
 		}
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed); err != nil {
-		panic(fmt.Sprintf("apisim: %s %s/%s in Protocol Buffers: %v", o.GetKind(), o.GetNamespace(), o.GetName(), err))
+		panic(fmt.Sprintf("apisim: %s %s/%s in Protocol Buffers: %v", o.kind.Kind, o.GetNamespace(), o.GetName(), err))
 	}
 	return marshalProtobuf(typed.(message))
 }
 
-func marshalProtobuf(m message) []byte {
+func metadataInProtobuf(o message) []byte {
+	return marshalProtobuf(o.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta))
+}
+
+func marshalProtobuf(m interface{ Marshal() ([]byte, error) }) []byte {
 	raw, err := m.Marshal()
 	if err != nil {
 		panic(fmt.Sprintf("apisim: encode %T: %v", m, err))
@@ -75,11 +86,7 @@ func (inProtobuf) typed(kind schema.GroupVersionKind, fields []byte) []byte {
 }
 
 func (inProtobuf) list(meta metav1.ListMeta, _ schema.GroupVersionKind, items [][]byte) []byte {
-	raw, err := meta.Marshal()
-	if err != nil {
-		panic(fmt.Sprintf("apisim: encode %T: %v", meta, err))
-	}
-	list := appendField(nil, listMeta, raw)
+	list := appendField(nil, listMeta, marshalProtobuf(&meta))
 	for _, item := range items {
 		list = appendField(list, listItems, item)
 	}
@@ -98,12 +105,16 @@ func (p inProtobuf) message(m message) []byte {
 	return p.typed(m.GetObjectKind().GroupVersionKind(), marshalProtobuf(m))
 }
 
-func (inProtobuf) decode(body []byte) (map[string]any, error) {
+func (inProtobuf) decode(body []byte) (*Object, error) {
 	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	typed, ok := o.(message)
+	if _, isObject := o.(metav1.ObjectMetaAccessor); !ok || !isObject {
+		return nil, fmt.Errorf("a %T is no object", o)
+	}
+	return typedObject(typed), nil
 }
 
 func (inProtobuf) options(body []byte) (o metav1.DeleteOptions, err error) {

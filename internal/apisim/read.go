@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (s *Server) get(t target) (*object, status) {
+func (s *Server) get(t target) (*Object, status) {
 	if o := s.data.objects[t.key()]; o != nil {
 		return o, nil
 	}
@@ -124,7 +124,7 @@ func (s *Server) from(query url.Values) (page, status) {
 type list struct {
 	target
 	meta  metav1.ListMeta
-	items []*object
+	items []*Object
 }
 
 func selectionOf(t target, query url.Values) (selection, status) {
@@ -146,7 +146,7 @@ func selectionOf(t target, query url.Values) (selection, status) {
 }
 
 // sorted returns the keys of the objects selected, in the order of a list.
-func sorted(objects map[key]*object, selected selection) []key {
+func sorted(objects map[key]*Object, selected selection) []key {
 	var keys []key
 	for k, o := range objects {
 		if selected.matches(k, o) {

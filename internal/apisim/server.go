@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -111,7 +110,7 @@ func NewServer(resources ...Resource) *Server {
 	return &Server{
 		start:     time.Now(),
 		resources: slices.Concat(builtin, resources),
-		data:      database{version: birth, compacted: birth, objects: map[key]*object{}},
+		data:      database{version: birth, compacted: birth, objects: map[key]*Object{}},
 		watches:   map[*watch]struct{}{},
 	}
 }
@@ -119,7 +118,7 @@ func NewServer(resources ...Resource) *Server {
 // Change is what a client has done to an object.
 type Change struct {
 	Client        string
-	Before, After *unstructured.Unstructured // nil: the object does not exist; not to be changed
+	Before, After *Object // nil: the object does not exist; not to be changed
 }
 
 // Observe has f called with every change, when it is made and in order. f must not use the server,
@@ -217,7 +216,7 @@ func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	if s.observe != nil {
 		changes, _ := s.data.since(before)
 		for _, change := range changes {
-			s.observe(Change{c.identity.user, change.before.content(), change.after.content()})
+			s.observe(Change{c.identity.user, change.before, change.after})
 		}
 	}
 	request.At, request.Code = time.Since(s.start), answer.StatusCode
@@ -252,7 +251,7 @@ func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response 
 		return refuse(r, f.encoding, err)
 	}
 	switch a := answer.(type) {
-	case *object:
+	case *Object:
 		return respond(r, code, f.encoding, f.object(a))
 	case list:
 		return respond(r, code, f.encoding, f.list(a))

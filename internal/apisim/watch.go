@@ -186,11 +186,11 @@ func (w *watch) tell(c *change) {
 	}
 }
 
-func (w *watch) send(kind apiwatch.EventType, o *object) { w.body.send(w.event(kind, o)) }
+func (w *watch) send(kind apiwatch.EventType, o *Object) { w.body.send(w.event(kind, o)) }
 
 func (w *watch) bookmark(annotations map[string]string) {
-	o := &object{}
-	o.SetGroupVersionKind(w.gvk())
+	o := treeObject(map[string]any{})
+	o.kind = w.gvk()
 	o.SetResourceVersion(strconv.FormatInt(w.server.data.version, 10))
 	o.SetAnnotations(annotations)
 	w.send(apiwatch.Bookmark, o)

@@ -35,15 +35,14 @@ func payloadOf(r *http.Request, body []byte) payload {
 }
 
 // decode reads the object in a body, which has to be the target's.
-func decode(t target, sent payload) (*object, status) {
-	o := &object{}
-	var err error
-	if o.Object, err = sent.decode(sent.raw); err != nil {
+func decode(t target, sent payload) (*Object, status) {
+	o, err := sent.decode(sent.raw)
+	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("object does not parse: %v", err))
 	}
-	if k := o.GroupVersionKind(); k != t.gvk() {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k.Kind,
-			o.GetAPIVersion(), t.Kind))
+	if o.kind != t.gvk() {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", o.kind.Kind,
+			o.kind.GroupVersion(), t.Kind))
 	}
 	if ns := o.GetNamespace(); ns != "" && ns != t.namespace {
 		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent " +
@@ -57,7 +56,7 @@ func decode(t target, sent payload) (*object, status) {
 	return o, nil
 }
 
-func (s *Server) create(t target, sent payload, dry bool) (*object, status) {
+func (s *Server) create(t target, sent payload, dry bool) (*Object, status) {
 	o, err := decode(t, sent)
 	if err != nil {
 		return nil, err
@@ -65,7 +64,7 @@ func (s *Server) create(t target, sent payload, dry bool) (*object, status) {
 	return s.insert(t, o, dry)
 }
 
-func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
+func (s *Server) insert(t target, o *Object, dry bool) (*Object, status) {
 	if o.GetResourceVersion() != "" {
 		return nil, failure(http.StatusInternalServerError, "",
 			"resourceVersion should not be set on objects to be created")
@@ -86,7 +85,8 @@ func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
 	}
 	if t.Status && !t.StatusAtCreation {
-		delete(o.Object, "status")
+		o = o.copyTree()
+		delete(o.Content(), "status")
 	}
 	if dry {
 		return o, nil
@@ -94,7 +94,7 @@ func (s *Server) insert(t target, o *object, dry bool) (*object, status) {
 	return s.store(t, o), nil
 }
 
-func (s *Server) update(t target, sent payload, dry bool) (o *object, created bool, err status) {
+func (s *Server) update(t target, sent payload, dry bool) (o *Object, created bool, err status) {
 	if o, err = decode(t, sent); err != nil {
 		return nil, false, err
 	}
@@ -113,35 +113,39 @@ func (s *Server) update(t target, sent payload, dry bool) (o *object, created bo
 	return o, false, err
 }
 
+// problems are the rules that an object breaks by itself.
+func problems(t target, o *Object) field.ErrorList {
+	return append(validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain,
+		field.NewPath("metadata")), oversize(o)...)
+}
+
 // maxConfigMap is how many bytes the values of a ConfigMap may have.
 const maxConfigMap = 1 << 20
 
-// problems are the rules that an object breaks by itself.
-func problems(t target, o *object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain,
-		field.NewPath("metadata"))
-	if t.Kind != "ConfigMap" {
-		return errs
+func oversize(o *Object) field.ErrorList {
+	if o.kind.Kind != "ConfigMap" {
+		return nil
 	}
 	size := 0
-	data, _ := o.Object["data"].(map[string]any)
+	content := o.Content()
+	data, _ := content["data"].(map[string]any)
 	for _, value := range data {
 		text, _ := value.(string)
 		size += len(text)
 	}
-	binary, _ := o.Object["binaryData"].(map[string]any)
+	binary, _ := content["binaryData"].(map[string]any)
 	for _, value := range binary {
 		text, _ := value.(string)
 		size += base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(text, "=")))
 	}
 	if size > maxConfigMap {
-		errs = append(errs, field.TooLong(field.NewPath(""), "", maxConfigMap))
+		return field.ErrorList{field.TooLong(field.NewPath(""), "", maxConfigMap)}
 	}
-	return errs
+	return nil
 }
 
 // replace stores o in the place of old, if it is a successor of it.
-func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
+func (s *Server) replace(t target, old, o *Object, dry bool) (*Object, status) {
 	if o.GetUID() != "" && o.GetUID() != old.GetUID() {
 		return nil, uidConflict(t, o.GetUID(), old.GetUID())
 	}
@@ -167,8 +171,11 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 		o.SetDeletionTimestamp(old.GetDeletionTimestamp())
 		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
 	}
-	errs := validation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata"))
-	if errs = append(errs, problems(t, o)...); len(errs) > 0 {
+	errs := oversize(o)
+	if !sameMetadata(old, o) { // the old one is valid
+		errs = append(validation.ValidateObjectMetaAccessorUpdate(o, old, field.NewPath("metadata")), problems(t, o)...)
+	}
+	if len(errs) > 0 {
 		return nil, apierrors.NewInvalid(t.kind(), t.name, errs)
 	}
 	switch {
@@ -186,15 +193,16 @@ func (s *Server) replace(t target, old, o *object, dry bool) (*object, status) {
 
 // part returns what a request for one of the two parts of an object makes of it: o's status and all
 // else of old, or the other way round.
-func part(t target, old, o *object) *object {
+func part(t target, old, o *Object) *Object {
 	kept, from := o, old
 	if t.status {
-		kept, from = old.copy(), o
+		kept, from = old, o
 	}
-	if status, ok := from.Object["status"]; ok {
-		kept.Object["status"] = status
+	kept = kept.copyTree()
+	if status, ok := from.Content()["status"]; ok {
+		kept.Content()["status"] = status
 	} else {
-		delete(kept.Object, "status")
+		delete(kept.Content(), "status")
 	}
 	return kept
 }
@@ -252,7 +260,7 @@ func (s *Server) delete(t target, options metav1.DeleteOptions) (any, status) {
 }
 
 // setPolicy sets the finalizers that tell the collector what to do with dependents.
-func setPolicy(o *object, policy metav1.DeletionPropagation) {
+func setPolicy(o *Object, policy metav1.DeletionPropagation) {
 	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
 	})
@@ -283,7 +291,7 @@ func (s *Server) deleteCollection(t target, query url.Values, options metav1.Del
 }
 
 // store puts o in the place of the target, or deletes it, and tells the watches.
-func (s *Server) store(t target, o *object) *object {
+func (s *Server) store(t target, o *Object) *Object {
 	stored, c := s.data.put(t.key(), o)
 	for w := range s.watches {
 		w.tell(c)
@@ -297,7 +305,7 @@ func uidConflict(t target, want, got types.UID) status {
 }
 
 // success is the answer to a deletion that has left nothing.
-func success(t target, o *object) *metav1.Status {
+func success(t target, o *Object) *metav1.Status {
 	return onTheWire(metav1.Status{
 		Status: metav1.StatusSuccess,
 		Details: &metav1.StatusDetails{

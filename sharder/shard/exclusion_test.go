@@ -69,7 +69,7 @@ func contend(t *testing.T, seed uint64) {
 	}
 	c.server.Observe(func(change apisim.Change) {
 		if change.Before == nil || change.After == nil ||
-			reflect.DeepEqual(change.Before.Object["data"], change.After.Object["data"]) {
+			reflect.DeepEqual(change.Before.Content()["data"], change.After.Content()["data"]) {
 			return
 		}
 		before, ok := c.keys.RecordOf(change.Before)
