@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -185,7 +184,7 @@ func runReplicaOf(ctx context.Context, p *sim.Process, resources []api.Resource,
 type replicaConfig struct{ shard, sharder []api.Resource }
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
-	leases := kubernetes.NewForConfigOrDie(p.Config())
+	leases := clientsFor(p.Config())
 	lease := must(shardlease.New(leases, shardlease.Config{
 		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) {
 			p.Exit()
@@ -201,7 +200,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
 	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{Resources: c.shard}))
-	s := must(sharder.New(kubernetes.NewForConfigOrDie(sharders), metadata.NewForConfigOrDie(sharders), mapper(),
+	s := must(sharder.New(clientsFor(sharders), metadata.NewForConfigOrDie(sharders), mapper(),
 		sharder.Config{
 			Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval,
 			GCPeriod: time.Minute,
@@ -228,7 +227,7 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 
 // control runs a controller until its last worker has returned.
 func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *rest.Config, families bool) {
-	clients := kubernetes.NewForConfigOrDie(config)
+	clients := clientsFor(config)
 	client := clients.CoreV1().ConfigMaps("ns")
 	var children *brood // nil: there are none
 	if families {

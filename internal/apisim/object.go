@@ -228,17 +228,18 @@ func (d *database) since(version int64) ([]*change, bool) {
 	return d.history[i:], true
 }
 
-// same reports whether two versions differ in nothing but their resourceVersion and managedFields.
-func same(a, b *Object) bool {
-	strip := func(o *Object) *Object {
-		o.SetResourceVersion("")
+// same reports whether a stored version and its successor, which has still its resourceVersion,
+// differ in nothing but their managedFields.
+func same(old, o *Object) bool {
+	if len(old.GetManagedFields())+len(o.GetManagedFields()) > 0 {
+		old, o = old.copyTree(), o.copyTree()
+		old.SetManagedFields(nil)
 		o.SetManagedFields(nil)
-		return o
 	}
-	if a.typed != nil && b.typed != nil {
-		return bytes.Equal(marshalProtobuf(strip(a.copy()).typed), marshalProtobuf(strip(b.copy()).typed))
+	if old.typed != nil && o.typed != nil {
+		return bytes.Equal(form{inProtobuf{}, false}.fields(old), marshalProtobuf(o.typed))
 	}
-	return reflect.DeepEqual(strip(a.copyTree()).Content(), strip(b.copyTree()).Content())
+	return reflect.DeepEqual(old.Content(), o.Content())
 }
 
 // sameMetadata reports whether two versions are known to have the same metadata.

@@ -98,6 +98,7 @@ type Server struct {
 	trace    []Served
 	untraced bool
 	observe  func(Change) // may be nil
+	latest   event
 }
 
 // birth is the version of an empty server. Real ones have had a life before the first client comes,

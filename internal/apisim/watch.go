@@ -186,7 +186,20 @@ func (w *watch) tell(c *change) {
 	}
 }
 
-func (w *watch) send(kind apiwatch.EventType, o *Object) { w.body.send(w.event(kind, o)) }
+func (w *watch) send(kind apiwatch.EventType, o *Object) {
+	if e := &w.server.latest; e.form != w.form || e.kind != kind || e.object != o {
+		*e = event{w.form, kind, o, w.event(kind, o)}
+	}
+	w.body.send(w.server.latest.raw)
+}
+
+// event is what a watch has sent. Most changes are sent to several watches.
+type event struct {
+	form
+	kind   apiwatch.EventType
+	object *Object
+	raw    []byte
+}
 
 func (w *watch) bookmark(annotations map[string]string) {
 	o := treeObject(map[string]any{})
