@@ -237,8 +237,8 @@ func (s *Server) handle(c *Client, r *http.Request, body []byte) *http.Response 
 	t, ok := s.target(r.URL.Path)
 	f := formOf(c, r, t.gvk())
 	if !ok {
-		return refuse(r, f.encoding, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
-			"the server could not find the requested resource", 0, true))
+		return refuse(r, f.encoding, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method,
+			schema.GroupResource{}, "", "the server could not find the requested resource", 0, true))
 	}
 	if query := r.URL.Query(); r.Method == http.MethodGet && watches(query) {
 		w, err := s.watch(r.Context(), c, t, f, query)
