@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// inProtobuf is the encoding that clients of Kubernetes' own resources prefer. It is a third of the
-// work of JSON.
+// inProtobuf is the encoding that clients of Kubernetes' own resources prefer. It is less work than
+// JSON.
 type inProtobuf struct{}
 
 // protobufPrefix is before the kind of whatever is sent on its own.

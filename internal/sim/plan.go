@@ -16,7 +16,7 @@ type Plan struct {
 	JSON     bool    // all is said in JSON, as of custom resources
 }
 
-// everyJSON is how many schedules there are for one in JSON, which takes more than half as long again.
+// everyJSON is how many schedules there are for one in JSON, which takes half as long again.
 const everyJSON = 8
 
 // Replica has the permanent faults of one replica.
