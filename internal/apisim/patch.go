@@ -96,7 +96,7 @@ type operation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// apply returns the document after the operation. It shares what has not changed with the one before.
+// apply returns the document after the operation. Both share what has not changed.
 func (o operation) apply(document any) (any, error) {
 	path, err := pointer(o.Path)
 	if err != nil {
