@@ -2,6 +2,7 @@ package leaderelection_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -192,6 +193,53 @@ func TestAWriteWithoutACallerIsKnown(t *testing.T) {
 		_, requests := b.lead(t, func(context.Context) { assert.True(t, b.shows("c")) })
 		assert.LessOrEqual(t, requests, int64(1), "no list")
 	})
+}
+
+// The same if the answer has begun to arrive when the caller gives up.
+func TestAWriteWhoseCallerLeavesBeforeTheBodyIsKnown(t *testing.T) {
+	inTurns(t, true, 2*time.Second, func(t *testing.T, _ *apisim.Server, a, b *standby) {
+		a.lead(t, func(ctx context.Context) { a.create(ctx, t, "first") })
+		<-time.After(time.Minute)
+		require.True(t, b.shows("first"), "or it would have to wait for that one")
+		config := a.work.Config()
+		config.Wrap(slowBodies)
+		config.Wrap(a.elector.WrapTransport)
+		a.guarded = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("ns")
+		a.lead(t, func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, err := a.guarded.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+				metav1.CreateOptions{})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		_, requests := b.lead(t, func(context.Context) { assert.True(t, b.shows("c")) })
+		assert.LessOrEqual(t, requests, int64(1), "no list")
+	})
+}
+
+// slowBodies has the bodies of answers arrive later than their headers.
+func slowBodies(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			resp.Body = &slowBody{resp.Body, r.Context()}
+		}
+		return resp, err
+	})
+}
+
+type slowBody struct {
+	io.ReadCloser
+	request context.Context
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(200 * time.Millisecond):
+		return b.ReadCloser.Read(p)
+	case <-b.request.Done():
+		return 0, b.request.Err()
+	}
 }
 
 // The versions are those of the record's annotation: a program of any language may read them.

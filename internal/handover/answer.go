@@ -16,8 +16,9 @@ import (
 // by default; JSON may be larger than what is stored.
 const maxAnswer = 8 << 20
 
-// Answered notes the answer to the write. If the version of the write is in its body, the body is
-// replaced by one that notes the version when it has been read to its end.
+// Answered notes the answer to the write. If the version of the write is in its body, Answered reads
+// that first, so that the version is known whatever the caller does with the answer. The body can be
+// read again.
 func (w *Write) Answered(resp *http.Response) {
 	if w == nil {
 		return
@@ -33,54 +34,46 @@ func (w *Write) Answered(resp *http.Response) {
 		resp.Header.Get("Content-Encoding") != "":
 		w.Unseen()
 	default:
-		resp.Body = &body{ReadCloser: resp.Body, write: w, parse: parse, created: code == http.StatusCreated}
+		w.written(readAhead(resp), parse, code == http.StatusCreated)
 	}
 }
 
-// body is that of an answer with the version of a write.
-type body struct {
-	io.ReadCloser
-	write   *Write
-	parse   func([]byte) (head, error)
-	created bool
-	read    bytes.Buffer
-}
-
-// Read notes the version at the end.
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.read.Len()+n > maxAnswer {
-		b.write.Unseen()
-		b.read = bytes.Buffer{}
-	} else {
-		_, _ = b.read.Write(p[:n])
+// readAhead reads the body of an answer, and puts a copy in its place. It returns nil if the body is
+// too large or broken.
+func readAhead(resp *http.Response) []byte {
+	read, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	rest := io.Reader(resp.Body)
+	if err != nil {
+		rest = failed{err}
 	}
-	switch err {
-	case nil:
-	case io.EOF:
-		b.end()
-	default:
-		b.write.Unseen()
+	resp.Body = readBody{io.MultiReader(bytes.NewReader(read), rest), resp.Body}
+	if err != nil || len(read) > maxAnswer {
+		return nil
 	}
-	return n, err
+	return read
 }
 
-// Close notes that the rest will not be read.
-func (b *body) Close() error {
-	b.write.Unseen()
-	return b.ReadCloser.Close()
+// readBody is a body that was read ahead.
+type readBody struct {
+	io.Reader
+	io.Closer
 }
 
-func (b *body) end() {
-	o, err := b.parse(b.read.Bytes())
-	b.read = bytes.Buffer{}
+// failed is the rest of a body that could not be read.
+type failed struct{ err error }
+
+func (f failed) Read([]byte) (int, error) { return 0, f.err }
+
+// written notes the version of the object in an answer.
+func (w *Write) written(text []byte, parse func([]byte) (head, error), created bool) {
+	o, err := parse(text)
 	switch {
 	case err != nil, o.Metadata.ResourceVersion == "", o.Kind == "Table", o.removed():
-		b.write.Unseen()
-	case b.created && b.write.whole:
-		b.write.Above(o.Metadata.ResourceVersion)
+		w.Unseen()
+	case created && w.whole:
+		w.Above(o.Metadata.ResourceVersion)
 	default:
-		b.write.Stored(o.Metadata.ResourceVersion)
+		w.Stored(o.Metadata.ResourceVersion)
 	}
 }
 

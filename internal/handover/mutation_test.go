@@ -23,11 +23,11 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "an update is above what was deleted before it", File: "answer.go",
-		Old: "case b.created && b.write.whole:", New: "case true:", Caught: "TestACreationIsNewerThanADeletion",
+		Old: "case created && w.whole:", New: "case true:", Caught: "TestACreationIsNewerThanADeletion",
 	},
 	{
 		Name: "a subresource has a version of its own", File: "answer.go",
-		Old: "case b.created && b.write.whole:", New: "case b.created:", Caught: "TestACreationIsNewerThanADeletion",
+		Old: "case created && w.whole:", New: "case created:", Caught: "TestACreationIsNewerThanADeletion",
 	},
 	{
 		Name: "the last answer has the highest version", File: "log.go",

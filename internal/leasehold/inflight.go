@@ -176,14 +176,14 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 		}
 		select {
 		case <-left:
-			f.discard(resp)
+			discard(resp)
 		default:
 		}
 		f.answer(resp, err)
 		select {
 		case answers <- answer{resp, err}:
 		case <-left:
-			f.discard(resp)
+			discard(resp)
 			f.end()
 		}
 	}()
@@ -206,14 +206,9 @@ func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r
 	return a.resp, nil
 }
 
-// discard closes an answer without a caller. If it may say what version was written, discard reads it
-// before. It does nothing the second time.
-func (f *inflightRequest) discard(resp *http.Response) {
-	if resp == nil || resp.Body == nil {
-		return
+// discard closes an answer without a caller. It does nothing the second time.
+func discard(resp *http.Response) {
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
 	}
-	if f.write != nil {
-		_, _ = io.Copy(io.Discard, resp.Body)
-	}
-	_ = resp.Body.Close()
 }
