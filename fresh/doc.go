@@ -47,6 +47,21 @@
 // So each resource costs one list of one object and one watch. That takes one to two seconds, or as
 // long as the informer is behind. The rights of the informer are enough: list and watch.
 //
+// # A relist
+//
+// A watch may hang for minutes without an error, and versions of an aggregated API server may not be
+// numbers. With Cache.RelistAfter the informer then lists everything again:
+//
+//	source := fresh.NewRelister(fresh.Source(client.CoreV1().ConfigMaps("")))
+//	warm := fresh.Cache{
+//		Resource: corev1.Resource("configmaps"), Source: source, RelistAfter: 5 * time.Second,
+//		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
+//	}
+//
+// Wait returns when the informer's store has been seen at the version of that list, and compares it
+// with no other. Until then the informer has no watch. Client-go pauses for 0.8 to 1.6 s before the
+// list, and for up to 30 s if it has listed several times within two minutes.
+//
 // # Guaranteed
 //
 //   - When Wait has returned nil, every cache shows what the guarded clients of the terms before have
@@ -54,7 +69,8 @@
 //     TestNoChangeIsAboveWhatALogKnows of internal/handover).
 //   - When WaitLatest has returned nil, or Wait without a release before, every cache shows each write
 //     that the API server had acknowledged before the call, or a later state (TestNoTermBeginsStale,
-//     TestWaitSeesThroughEveryLag).
+//     TestWaitSeesThroughEveryLag). After a relist, too (TestAWatchThatHangsIsReplacedByAList,
+//     TestAnInformerWithoutComparableVersionsLists).
 //   - Both end with their context, and the error names the resource that is behind, its version, and
 //     the one that it has to reach.
 //
@@ -68,8 +84,8 @@
 //     guarded client, none of its writes arrives then.
 //   - What caches of your own show, and handlers that have not run: Wait asks the informer's store.
 //     A work queue is filled by handlers.
-//   - Resources whose versions cannot be compared: [ErrNotComparable]. Those of kube-apiserver can
-//     (KEP-5504), with custom resources. An aggregated API server may have others.
+//   - Without RelistAfter, resources whose versions cannot be compared: [ErrNotComparable]. Those of
+//     kube-apiserver can (KEP-5504), with custom resources. An aggregated API server may have others.
 //   - Client-go's feature gates InOrderInformers and AtomicFIFO have to be on, which is the default.
 //     Without them a store's version says less.
 //   - A fake clientset gives objects no versions. There Wait returns when the informers have synced.

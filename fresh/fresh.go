@@ -47,6 +47,23 @@ type Cache struct {
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
 	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
 	Source cache.ListerWatcher
+	// RelistAfter bounds a wait for what the informer's watch delivers. After it, or at once if the
+	// versions cannot be compared, the informer lists everything again, and Wait goes on until it shows
+	// that list. So a watch that hangs costs a list, not the term. Source must be a [Relister]. 0:
+	// never; the wait ends with its context.
+	RelistAfter time.Duration
+}
+
+func (c Cache) validate() error {
+	_, relister := c.Source.(*Relister)
+	switch {
+	case c.RelistAfter < 0:
+		return fmt.Errorf("fresh: Cache.RelistAfter of %s: must not be negative (got %v)", c.Resource, c.RelistAfter)
+	case c.RelistAfter > 0 && !relister:
+		return fmt.Errorf("fresh: Cache.RelistAfter of %s: Source must be a *fresh.Relister (got %T)", c.Resource,
+			c.Source)
+	}
+	return nil
 }
 
 // Source returns the Source of a Cache for a typed client, such as client.CoreV1().ConfigMaps(""),
@@ -71,7 +88,8 @@ func Source[List runtime.Object](resource interface {
 //
 // Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
 // its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
-// that the API server forbids, or matches [ErrNotComparable].
+// that the API server forbids, or matches [ErrNotComparable]. Cache.RelistAfter has the informer list
+// instead.
 func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
 
 // WaitLatest returns nil when every cache shows each write of any client that the API server had
@@ -82,12 +100,32 @@ func WaitLatest(ctx context.Context, caches ...Cache) error {
 
 func each(ctx context.Context, caches []Cache, wait func(Cache, context.Context) error) error {
 	errs := make([]error, len(caches))
+	for i, c := range caches {
+		errs[i] = c.validate()
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	var waiting sync.WaitGroup
 	for i, c := range caches {
-		waiting.Go(func() { errs[i] = wait(c, ctx) })
+		waiting.Go(func() { errs[i] = c.orRelist(ctx, wait) })
 	}
 	waiting.Wait()
 	return errors.Join(errs...)
+}
+
+// orRelist waits, for as long as RelistAfter allows, and then relists.
+func (c Cache) orRelist(ctx context.Context, wait func(Cache, context.Context) error) error {
+	if c.RelistAfter == 0 {
+		return wait(c, ctx)
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, c.RelistAfter, errBehind)
+	defer cancel()
+	err := wait(c, bounded)
+	if !errors.Is(err, errBehind) && !errors.Is(err, ErrNotComparable) {
+		return err
+	}
+	return c.Source.(*Relister).relist(ctx, c)
 }
 
 func (c Cache) waitForTerms(ctx context.Context) error {

@@ -32,6 +32,20 @@ var mutations = []mutation.Mutation{
 		Old: "				if c.Informer.HasSynced() {\n", New: "				if ctx.Err() == nil {\n",
 		Caught: "TestAFakeClientsetHasNoVersions",
 	},
+	{
+		Name: "the list of a relist may be old", File: "relister.go",
+		Old: "		o.ResourceVersion, o.ResourceVersionMatch = \"\", \"\"\n", New: "",
+		Caught: "TestARelistIsOneConsistentList",
+	},
+	{
+		Name: "the watch after a list hides it", File: "relister.go",
+		Old: "		case <-current.over:\n", New: "		default:\n", Caught: "TestARelistEndsWhileObjectsChange",
+	},
+	{
+		Name: "a watch is not replaced", File: "relister.go",
+		Old: "	for _, w := range open {\n		w.Stop()\n	}\n", New: "	_ = open\n",
+		Caught: "TestAWatchThatHangsIsReplacedByAList",
+	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {

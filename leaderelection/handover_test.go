@@ -222,7 +222,7 @@ func slowBodies(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
 		if err == nil {
-			resp.Body = &slowBody{resp.Body, r.Context()}
+			resp.Body = &slowBody{resp.Body, r.Context().Done()}
 		}
 		return resp, err
 	})
@@ -230,15 +230,15 @@ func slowBodies(next http.RoundTripper) http.RoundTripper {
 
 type slowBody struct {
 	io.ReadCloser
-	request context.Context
+	ended <-chan struct{} // the request
 }
 
 func (b *slowBody) Read(p []byte) (int, error) {
 	select {
 	case <-time.After(200 * time.Millisecond):
 		return b.ReadCloser.Read(p)
-	case <-b.request.Done():
-		return 0, b.request.Err()
+	case <-b.ended:
+		return 0, context.Canceled
 	}
 }
 

@@ -21,7 +21,7 @@ var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record, and may have been outside of the ring, begins without a floor",
 		File: "family_mover.go",
-		Old:  "if !m.root.Recorded && !b.any {", New: "if false {",
+		Old:  "case !m.root.Recorded && !b.any:", New: "case false:",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{

@@ -124,14 +124,14 @@ func TestTheVersionOfAnAnswerThatIsNotReadIsKnown(t *testing.T) {
 }
 
 func TestAnAnswerThatIsCutOffIsUnknown(t *testing.T) {
-	const begin = `{"metadata":{"resourceVersion":"9"}`
+	begin := []byte(`{"metadata":{"resourceVersion":"9"}`)
 	l := handover.NewLog(handover.Versions{})
 	broken := errors.New("broken")
 	resp := answer(200, js, "")
-	resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broken)))
+	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(begin), iotest.ErrReader(broken)))
 	l.Begin(pods, handover.Whole).Answered(resp)
 	assert.Equal(t, handover.Versions{"pods": ""}, l.Versions())
 	read, err := io.ReadAll(resp.Body)
 	require.ErrorIs(t, err, broken)
-	assert.Equal(t, begin, string(read))
+	assert.Equal(t, begin, read)
 }

@@ -1,0 +1,192 @@
+package fresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+)
+
+var (
+	errBehind = errors.New("fresh: Cache.RelistAfter has passed")
+	errRelist = errors.New("fresh: the informer has to list")
+)
+
+// Relister is a Source that can have its informer list all objects again. Cache.RelistAfter says
+// when. The informer must be made from the same Relister.
+type Relister struct {
+	*listWatch
+	source cache.ListerWatcherWithContext
+	turn   chan struct{} // of whoever relists
+
+	mu      sync.Mutex
+	current *relist                 // nil: none is under way
+	open    map[*openWatch]struct{} // watches
+}
+
+// listWatch has the methods of a Source.
+type listWatch = cache.ListWatch
+
+// relist is one that is under way.
+type relist struct {
+	over    chan struct{} // closed when the informer shows the list, or the wait has ended
+	listed  bool          // guarded by Relister.mu, like version
+	version string
+}
+
+// NewRelister returns a Relister for what source lists and watches.
+func NewRelister(source cache.ListerWatcher) *Relister {
+	r := &Relister{
+		source: cache.ToListerWatcherWithContext(source), turn: make(chan struct{}, 1), open: map[*openWatch]struct{}{},
+	}
+	r.listWatch = &listWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}
+	return r
+}
+
+// IsWatchListSemanticsUnSupported tells client-go whether it may list by a watch.
+func (r *Relister) IsWatchListSemanticsUnSupported() bool {
+	return watchlist.DoesClientNotSupportWatchListSemantics(r.source)
+}
+
+// list lists. During a relist that is a consistent read. An informer by itself takes any list that is
+// not older than its store.
+func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	current, _ := r.state()
+	if current != nil {
+		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+	}
+	list, err := r.source.ListWithContext(ctx, o)
+	if current == nil || err != nil {
+		return list, err
+	}
+	l, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current.listed, current.version = true, l.GetResourceVersion()
+	return list, nil
+}
+
+// watch watches. During a relist it opens no watch: before the list, the informer has to list; after
+// it, the store must not change until Wait has seen the list in it.
+func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	current, listed := r.state()
+	switch {
+	case current == nil:
+	case listed:
+		select {
+		case <-current.over:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case o.SendInitialEvents != nil: // the informer then falls back to a list
+		return nil, errRelist
+	default:
+		return nil, apierrors.NewResourceExpired(errRelist.Error())
+	}
+	w, err := r.source.WatchWithContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	opened := &openWatch{Interface: w, relister: r}
+	r.mu.Lock()
+	r.open[opened] = struct{}{}
+	late := r.current != nil && r.current != current // it began meanwhile, and did not stop this watch
+	r.mu.Unlock()
+	if late {
+		opened.Stop()
+	}
+	return opened, nil
+}
+
+func (r *Relister) state() (current *relist, listed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current, r.current != nil && r.current.listed
+}
+
+// openWatch can be stopped by a relist.
+type openWatch struct {
+	watch.Interface
+	relister *Relister
+	stop     sync.Once
+}
+
+// Stop implements [watch.Interface].
+func (w *openWatch) Stop() {
+	w.stop.Do(func() {
+		w.relister.mu.Lock()
+		delete(w.relister.open, w)
+		w.relister.mu.Unlock()
+		w.Interface.Stop()
+	})
+}
+
+// relist has the informer list, and returns when its store shows that list.
+func (r *Relister) relist(ctx context.Context, c Cache) error {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return c.notListed(ctx)
+	}
+	current := r.begin()
+	defer r.end(current)
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
+	for {
+		if r.shown(current, c) {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return c.notListed(ctx)
+		}
+	}
+}
+
+func (r *Relister) begin() *relist {
+	current := &relist{over: make(chan struct{})}
+	r.mu.Lock()
+	r.current = current
+	open := make([]*openWatch, 0, len(r.open))
+	for w := range r.open {
+		open = append(open, w)
+	}
+	r.mu.Unlock()
+	for _, w := range open {
+		w.Stop()
+	}
+	return current
+}
+
+func (r *Relister) end(current *relist) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = nil
+	close(current.over)
+}
+
+// shown reports whether the informer's store shows the list. Versions need not be comparable: only
+// the list itself counts.
+func (r *Relister) shown(current *relist, c Cache) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return current.listed && c.Informer.HasSynced() && c.version() == current.version
+}
+
+func (c Cache) notListed(ctx context.Context) error {
+	return fmt.Errorf("fresh: the informer of %s has not listed again: %w", c.Resource, context.Cause(ctx))
+}
