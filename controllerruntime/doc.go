@@ -21,6 +21,19 @@
 // With StepDown of package leaderelection, the process survives that its Lease cannot be renewed,
 // and leads again.
 //
+// The same for a shard, with StepDown of package replica. Its controllers are wrapped as always:
+//
+//	return controllerruntime.Standby{
+//		Config: r.ShardConfig,
+//		Options: ctrl.Options{Cache: cache.Options{
+//			NewInformer: r.Shard.NewInformer,
+//			ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: r.Shard.Selector()}},
+//		}},
+//		Warm: []client.Object{&corev1.ConfigMap{}},
+//	}.Run(ctx, func(ctx context.Context, lead func(context.Context) error) error {
+//		return r.Run(ctx, lead, nil)
+//	}, setUp)
+//
 // The set-up function is called once in each term. It makes new reconcilers from the manager that it
 // gets. What can be done only once in a process, such as the registration of metrics and webhooks,
 // belongs into [Standby].SetUp, or before Run.
@@ -30,8 +43,8 @@
 // In brackets: the test that fails without it.
 //
 //   - An informer lists once in the life of the process, unless its watch breaks
-//     (TestCachesSurviveTerms). In each term, it costs at most what fresh.Wait does: a list of one
-//     object and short watches.
+//     (TestCachesSurviveTerms, TestAShardThatStepsDownKeepsItsCaches). In each term, it costs at
+//     most what fresh.Wait does, for a shard twice that: a list of one object and short watches.
 //   - The controllers of a term begin when fresh.Wait says that their caches show what the terms
 //     before have written. Nor do Get and List of the term's client return before that. This holds
 //     for caches that the term makes, too (TestReadsOfATermAreFresh,
@@ -73,6 +86,4 @@
 //     watched, nor read from the cache.
 //   - A kind of Warm that is not served, or that the process may not list: this process is no
 //     candidate then. It says so in its log.
-//   - Shards. A shard's cache counts only if it was listed in the shard's term: give each term a new
-//     manager with a cache of its own.
 package controllerruntime

@@ -26,7 +26,7 @@ var (
 type Relister struct {
 	*listWatch
 	source cache.ListerWatcherWithContext
-	turn   chan struct{} // of whoever relists
+	turn   chan struct{} // held during a relist
 
 	mu      sync.Mutex
 	current *relist                 // nil: none is under way

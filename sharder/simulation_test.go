@@ -75,6 +75,23 @@ func TestSimulatedFamilies(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
+// TestSimulatedWarmShards proves the same for families if every other replica keeps its caches when its
+// term ends: it steps down when it cannot renew its lease, and takes the lease back.
+func TestSimulatedWarmShards(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill, sim.Terminate, sim.Outage,
+		sim.Restart, sim.Interference,
+	}
+	s.Interfere = populate
+	s.Main = func(ctx context.Context, p *sim.Process) {
+		runReplicaWith(ctx, p, replicaConfig{
+			shard: configMaps, sharder: configMaps, warm: strings.ContainsAny(p.Name[:1], "ace"),
+		})
+	}
+	sim.Prove(t, s, sim.Schedules(t, 50))
+}
+
 // oneFamilyOneShard is the rule that no two shards work on a family at the same time, and that no
 // child leaves the shard that works on its root.
 func oneFamilyOneShard(w *sim.World) sim.Rule {
@@ -177,19 +194,26 @@ func runReplica(ctx context.Context, p *sim.Process) { runReplicaOf(ctx, p, conf
 
 // runReplicaOf runs a replica of a ring of those resources. Its requests pass through hands.
 func runReplicaOf(ctx context.Context, p *sim.Process, resources []api.Resource, hands ...transport.WrapperFunc) {
-	runReplicaWith(ctx, p, replicaConfig{resources, resources}, hands...)
+	runReplicaWith(ctx, p, replicaConfig{shard: resources, sharder: resources}, hands...)
 }
 
-// replicaConfig has the resources of the ring for the shard and for the sharder of a replica.
-type replicaConfig struct{ shard, sharder []api.Resource }
+// replicaConfig has the resources of the ring for the shard and for the sharder of a replica. If it is
+// warm, it steps down before its deadline, and its caches live as long as the process.
+type replicaConfig struct {
+	shard, sharder []api.Resource
+	warm           bool
+}
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
-	leases := clientsFor(p.Config())
-	lease := must(shardlease.New(leases, shardlease.Config{
+	leases, config := clientsFor(p.Config()), shardlease.Config{
 		Namespace: "ns", Ring: simulatedRing, Identity: identity(p.Name), Clock: p.Clock, OnLost: func(error) {
 			p.Exit()
 		},
-	}))
+	}
+	if c.warm {
+		config.StepDown = 4 * time.Second
+	}
+	lease := must(shardlease.New(leases, config))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
 		Namespace: "ns", Name: "sharder", Identity: p.Name, Clock: p.Clock, OnLost: func(error) {},
 	}))
@@ -207,6 +231,12 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 			Clock:    p.Clock,
 		}))
 	p.World().State.Store(identity(p.Name), s)
+	families := slices.ContainsFunc(c.sharder, func(r api.Resource) bool { return len(r.Children) > 0 })
+	var warm *controls
+	if c.warm {
+		warm = newControls(p, worker, own, families)
+		defer warm.show(ctx)()
+	}
 	err := lease.Run(ctx, func(ctx context.Context) error {
 		var sharding sync.WaitGroup
 		defer sharding.Wait()
@@ -215,9 +245,13 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 				p.Fail("sharder: %v", err)
 			}
 		})
-		control(ctx, p, worker, own, slices.ContainsFunc(c.sharder, func(r api.Resource) bool {
-			return len(r.Children) > 0
-		}))
+		if warm != nil {
+			warm.run(ctx)
+			return nil
+		}
+		cold := newControls(p, worker, own, families)
+		defer cold.show(ctx)()
+		cold.run(ctx)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -225,33 +259,56 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	}
 }
 
-// control runs a controller until its last worker has returned.
-func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *rest.Config, families bool) {
+// controls are the controllers of a replica, and their caches.
+type controls struct {
+	p        *sim.Process
+	worker   *shard.Shard
+	client   coreclient.ConfigMapInterface
+	informer cache.SharedIndexInformer
+	children *brood // nil: there are none
+}
+
+func newControls(p *sim.Process, worker *shard.Shard, config *rest.Config, families bool) *controls {
 	clients := clientsFor(config)
-	client := clients.CoreV1().ConfigMaps("ns")
-	var children *brood // nil: there are none
+	c := &controls{p: p, worker: worker, client: clients.CoreV1().ConfigMaps("ns")}
 	if families {
-		children = newBrood(p, worker, clients)
+		c.children = newBrood(p, worker, clients)
 	}
-	informer := worker.NewInformer(&cache.ListWatch{
+	c.informer = worker.NewInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, o)
+			return c.client.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
+			return c.client.Watch(ctx, o)
 		},
 	}, &corev1.ConfigMap{}, resync, cache.Indexers{})
+	return c
+}
+
+// show runs the caches until ctx has ended. wait returns when they have ended.
+func (c *controls) show(ctx context.Context) (wait func()) {
+	var running sync.WaitGroup
+	running.Go(func() { c.informer.RunWithContext(ctx) })
+	if c.children != nil {
+		running.Go(func() { c.children.informer.RunWithContext(ctx) })
+	}
+	return running.Wait
+}
+
+// run runs the controllers until their last worker has returned.
+func (c *controls) run(ctx context.Context) {
+	p, worker, informer := c.p, c.worker, c.informer
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	add := func(o any) { queue.Add(must(cache.DeletionHandlingMetaNamespaceKeyFunc(o))) }
-	must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler := must(informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: add, UpdateFunc: func(_, o any) { add(o) },
 		DeleteFunc: add,
 	}))
+	defer func() { _ = informer.RemoveEventHandler(handler) }()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { informer.RunWithContext(ctx) })
-	if families {
-		running.Go(func() { _ = children.control(ctx) })
+	if c.children != nil {
+		running.Go(func() { _ = c.children.control(ctx) })
 	}
 	for range 2 {
 		running.Go(func() {
@@ -262,7 +319,7 @@ func control(ctx context.Context, p *sim.Process, worker *shard.Shard, config *r
 				}
 				if o, exists, _ := informer.GetStore().GetByKey(key); exists {
 					err := worker.Do(ctx, o.(*corev1.ConfigMap), func(ctx context.Context) error {
-						return work(ctx, p, client, children, o.(*corev1.ConfigMap))
+						return work(ctx, p, c.client, c.children, o.(*corev1.ConfigMap))
 					})
 					if errors.Is(err, shard.ErrNotYet) {
 						queue.AddAfter(key, time.Second)

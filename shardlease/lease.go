@@ -30,6 +30,7 @@ type Lease struct {
 	mu      sync.Mutex
 	term    *Term                         // guarded by mu: the latest; nil before the first
 	running *Term                         // guarded by mu: the term that Run is in; nil if none
+	began   chan struct{}                 // guarded by mu: closed when the next term begins
 	awaits  []func(context.Context) error // guarded by mu
 }
 
@@ -63,7 +64,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		return nil, fmt.Errorf("shardlease: Supervisor: %w", err)
 	}
 	guard := leasehold.NewGuard(config.lease(), ErrNotHeld, leasehold.GuardConfig(config.Guard))
-	l := &Lease{config: config, guard: guard}
+	l := &Lease{config: config, guard: guard, began: make(chan struct{})}
 	l.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -243,6 +244,24 @@ func (l *Lease) Term() (*Term, error) {
 	return t, nil
 }
 
+// NextTerm waits for a term that is another than last, and returns it. last may be nil. It returns the
+// cause of ctx's end if ctx ends first. It is for what lives longer than a term.
+func (l *Lease) NextTerm(ctx context.Context, last *Term) (*Term, error) {
+	for {
+		l.mu.Lock()
+		t, began := l.term, l.began
+		l.mu.Unlock()
+		if t != nil && t != last && t.Err() == nil {
+			return t, nil
+		}
+		select {
+		case <-began:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // AddReleaseGate adds a function that Run calls after work has returned, and that must return
 // before the lease is released or acquired again. It refuses new work, waits for work in flight,
 // and returns nil when there is none. An error prevents the release ([ErrUnfinished]). ctx ends
@@ -263,6 +282,10 @@ func (l *Lease) setTerm(latest, running *Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.term, l.running = latest, running
+	if running != nil {
+		close(l.began)
+		l.began = make(chan struct{})
+	}
 }
 
 // claimName makes this process the only one of its name in its Pod, if possible. A lease that names

@@ -536,3 +536,38 @@ func TestLeaseIsCollectedAsItWasSeen(t *testing.T) {
 		assert.Nil(t, c.lease())
 	})
 }
+
+func TestNextTerm(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s := newShard(c, nil)
+		ended, end := context.WithCancelCause(c.Context())
+		cause := errors.New("ended")
+		time.AfterFunc(time.Minute, func() { end(cause) })
+		_, err := s.NextTerm(ended, nil)
+		require.ErrorIs(t, err, cause)
+
+		s.start(c)
+		first, err := s.NextTerm(c.Context(), nil)
+		require.NoError(t, err)
+		held, err := s.Term()
+		require.NoError(t, err)
+		assert.Same(t, held, first)
+
+		next := make(chan *shardlease.Term, 1)
+		go func() {
+			term, err := s.NextTerm(c.Context(), first)
+			assert.NoError(t, err)
+			next <- term
+		}()
+		time.Sleep(time.Minute)
+		assert.Empty(t, next)
+		require.NoError(t, s.stop())
+		time.Sleep(time.Minute)
+		assert.Empty(t, next)
+		s.start(c)
+		again := <-next
+		assert.NotSame(t, first, again)
+		assert.NoError(t, again.Err())
+		require.NoError(t, s.stop())
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
@@ -44,6 +45,11 @@ type Config struct {
 	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. Objects of
 	// a dead shard go to others after 2D. Whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
+	// StepDown is how long before the deadline of its lease the work is asked to end, if the lease
+	// cannot be renewed. If it has ended by then, the process stays, and takes the lease back later;
+	// see [shardlease.Config]. The sharder is asked one renew interval earlier. At most that interval:
+	// 3 s with the default LeaseDuration. Default: 0, the process ends.
+	StepDown time.Duration
 	// ReleaseTimeout is how long work may take to end. Default: no limit.
 	ReleaseTimeout time.Duration
 	// ReturnWithin is how long objects wait for a shard that has released its lease. Default: they
@@ -88,8 +94,8 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 	fixed := Parts{
 		Lease: shardlease.Config{
 			Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID, PodName: c.PodName,
-			LeaseDuration: c.LeaseDuration, ReleaseTimeout: c.ReleaseTimeout, ReturnWithin: c.ReturnWithin,
-			KernelDeadline: c.KernelDeadline, Logger: c.Logger,
+			LeaseDuration: c.LeaseDuration, StepDown: c.StepDown, ReleaseTimeout: c.ReleaseTimeout,
+			ReturnWithin: c.ReturnWithin, KernelDeadline: c.KernelDeadline, Logger: c.Logger,
 		},
 		Shard: shard.Config{Resources: c.Resources, Scheme: c.Scheme, Logger: c.Logger},
 		Sharder: sharder.Config{
@@ -106,6 +112,12 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 		fixed.Lease.Supervisor = c.Supervisor.Client(config)
 		fixed.Election.Supervisor = c.Supervisor.Client(config)
 	}
+	interval := lease.Timing{Duration: c.LeaseDuration}.WithDefaults().RenewInterval()
+	if c.StepDown > 0 {
+		// The sharder's Lease may be renewed by an interval later. It steps down first: its release, which
+		// cannot succeed then, would take until the shard's deadline.
+		fixed.Election.StepDown = c.StepDown + interval
+	}
 	if c.Ring != "" {
 		fixed.Election.Name = c.Ring + "-sharder"
 	}
@@ -114,6 +126,10 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 		c.Tune(&parts)
 	}
 	var errs []error
+	if c.StepDown < 0 || c.StepDown > interval {
+		errs = append(errs, fmt.Errorf("replica: StepDown: must be from 0 to the renew interval, %v (got %v)", interval,
+			c.StepDown))
+	}
 	if config == nil {
 		errs = append(errs, errors.New("replica: config: must not be nil"))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,4 +223,64 @@ func TestBadConfig(t *testing.T) {
 	}
 	_, err = replica.New(&rest.Config{Host: "://"}, minimal())
 	assert.ErrorContains(t, err, "replica: make the client of the leases")
+}
+
+// A replica that has stepped down works again after an outage, with the informer that it had.
+func TestAReplicaStepsDownInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		connection := server.Client("a")
+		c := minimal()
+		c.StepDown = 3 * time.Second
+		c.Tune = func(p *replica.Parts) { p.Lease.OnLost = func(err error) { assert.NoError(t, err) } }
+		r, client := newReplica(t, connection.Config(), c)
+		users, err := kubernetes.NewForConfig(server.Client("user").Config())
+		require.NoError(t, err)
+		_, err = users.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		ctx, end := context.WithCancel(t.Context())
+		informer := r.Shard.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client),
+			&corev1.ConfigMap{}, 0, cache.Indexers{})
+		shown, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			defer close(shown)
+			informer.RunWithContext(ctx) // for the life of the process
+		}()
+		seen, terms := make(chan string, 100), atomic.Int64{}
+		go func() {
+			ended <- r.Run(ctx, func(ctx context.Context) error {
+				terms.Add(1)
+				return shard.RunController(ctx, r.Shard, informer, 1,
+					func(_ context.Context, m *corev1.ConfigMap) error {
+						seen <- m.Name
+						return nil
+					})
+			}, nil)
+		}()
+		for n := range 3 {
+			time.Sleep(time.Minute)
+			assert.EqualValues(t, n+1, terms.Load())
+			require.NotEmpty(t, seen)
+			for len(seen) > 0 {
+				assert.Equal(t, "x", <-seen)
+			}
+			connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
+			time.Sleep(20 * time.Second)
+			assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
+			connection.Inject(apisim.Faults{})
+		}
+		end()
+		assert.NoError(t, <-ended)
+		<-shown
+	})
+}
+
+func TestStepDownOfAReplica(t *testing.T) {
+	for _, d := range []time.Duration{-time.Second, 3*time.Second + 1} {
+		c := minimal()
+		c.StepDown = d
+		_, err := replica.New(&rest.Config{Host: "http://127.0.0.1:1"}, c)
+		assert.ErrorContains(t, err, "replica: StepDown: must be from 0 to the renew interval, 3s (got "+d.String()+")")
+	}
 }

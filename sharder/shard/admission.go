@@ -25,13 +25,13 @@ var (
 
 // errNoCache is an ErrNotYet that persists until the program is fixed.
 var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInformer"+
-	" (in controller-runtime: cache.Options.NewInformer) that began after the shard lease was acquired", ErrNotYet)
+	" (in controller-runtime: cache.Options.NewInformer)", ErrNotYet)
 
 // cacheState is what the caches show of a root.
 type cacheState struct {
-	// started says that a cache began with a consistent list in this term. Other caches may be
-	// older than the term.
-	started bool
+	// started says that a cache counts in this term. Other caches may be older than the term: joining
+	// says that there are only such.
+	started, joining bool
 	// complete says that caches without a copy would show one if the version for the work existed.
 	complete bool
 	// assignment is that of the newest copy; AssignedElsewhere if there is none.
@@ -72,6 +72,8 @@ func (a admission) refusal() error {
 		return fmt.Errorf("%w: it is being handed over", ErrNotYet)
 	case a.outlived:
 		return fmt.Errorf("%w: work of an earlier term has not ended", ErrNotYet)
+	case a.caches.joining:
+		return fmt.Errorf("%w: the cache does not show yet what was stored when the term began", ErrNotYet)
 	case !a.caches.started:
 		return errNoCache
 	case !a.caches.found && !a.caches.complete:

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +38,8 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
-// begun returns the caches that cover a resource in a namespace and began their first list in this
-// term. Other caches may be older than the term.
+// begun returns the caches that cover a resource in a namespace and count in this term. Other caches
+// may be older than the term.
 func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -49,6 +50,16 @@ func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResour
 		}
 	}
 	return begun
+}
+
+// joining reports whether there are caches that cover a resource in a namespace, and do not count in
+// this term yet.
+func (c *caches) joining(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return slices.ContainsFunc(c.running[resource], func(i *informer) bool {
+		return i.covers(namespace) && i.began() != term
+	})
 }
 
 // newest returns the newest cached copy of a root, nil if there is none.
@@ -65,6 +76,7 @@ func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav
 func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	begun := s.caches.begun(term, q.at.Resource, q.at.Namespace)
 	seen := cacheState{started: len(begun) > 0, complete: true}
+	seen.joining = !seen.started && s.caches.joining(term, q.at.Resource, q.at.Namespace)
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true

@@ -26,6 +26,11 @@
 //   - They show no child that the former shard has deleted (TestWorkWaitsUntilNoDeletedChildIsShown,
 //     TestSimulatedReturns of package sharder).
 //
+// An informer that is older than the term first catches up with it: with a consistent list that is
+// requested in the term (TestAWarmCacheThatIsBehindAllowsNoWork, TestAWarmCacheOfChildrenCatchesUp,
+// TestSimulatedWarmShards of package sharder). What the sharder has asked for meanwhile is done then
+// (TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile).
+//
 // Not covered:
 //
 //   - What work reads through other informers, such as objects that are not of the ring, or that are
@@ -34,6 +39,8 @@
 //     are all of them, if the copy is from the API server. Work should use the copy that was passed
 //     to Do.
 //   - A copy of a child that was deleted after the copy was read.
+//   - A warm informer of a resource whose versions cannot be compared (package fresh says which). It
+//     counts in no later term, and says so in the log.
 //   - What the shard itself has written. Its caches show that a little later, as in every controller.
 //   - A deletion by a former shard, if a user removes the record of the root, or labels a child for
 //     the next shard, before that shard's informers have seen the deletion.

@@ -27,10 +27,11 @@ import (
 // example whose kind is not in [Config].Resources it returns the result of
 // cache.NewSharedIndexInformer.
 //
-// Work is done only on objects that such an informer shows, and only if it was started while the
-// lease was held: within the work function of the lease. While it runs, the informer also lets go
-// of objects that the sharder wants for other shards, and sends back those that carry the shard's
-// label by mistake. So each resource of the ring must have one.
+// Work is done only on objects that such an informer shows. Start it within the work function of the
+// lease, or once for the life of the process: then its cache stays when a term ends, and a term that
+// begins costs a list of one object and a watch of up to 3 s. While it runs and the lease is held, the
+// informer also lets go of objects that the sharder wants for other shards, and sends back those that
+// carry the shard's label by mistake. So each resource of the ring must have one.
 //
 // From the moment an informer of children exists, even before it runs, no work begins on roots
 // whose children it would show too old. Do not make one that you do not run. For informers of one
@@ -65,8 +66,12 @@ func (s *Shard) NewInformerOf(
 		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
-	i := &informer{shard: s, resource: k.Resource, namespace: namespace, child: k.Child}
+	i := &informer{
+		shard: s, resource: k.Resource, namespace: namespace, child: k.Child, first: make(chan struct{}),
+		joined: make(chan struct{}),
+	}
 	c := consistent{i, cache.ToListerWatcherWithContext(lw)}
+	i.source = c.selected()
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: c.list, WatchFuncWithContext: c.watch,
 	}, lw), example, resync, indexers)
@@ -99,12 +104,15 @@ type informer struct {
 	resource  schema.GroupVersionResource
 	namespace string // whose objects it shows; empty: all, or unknown
 	child     bool   // its objects are children
+	source    cache.ListerWatcher
 	started   atomic.Bool
+	first     chan struct{}                                          // closed when the first list begins
 	queue     workqueue.TypedRateLimitingInterface[protocol.Address] // set before the informer is in shard.caches
 
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
-	term    *shardlease.Term // guarded by mu: in which it began; nil if the lease was not held
+	term    *shardlease.Term // guarded by mu: the latest in which the cache counts; nil if none
+	joined  chan struct{}    // guarded by mu: closed when it counts in the next term
 	reached string           // guarded by mu: the greatest version to which the store was complete
 }
 
@@ -122,13 +130,14 @@ func (i *informer) RunWithContext(ctx context.Context) {
 		i.SharedIndexInformer.RunWithContext(ctx) // it logs a warning
 		return
 	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer i.shard.caches.remove(i)
 	if i.child {
-		defer i.shard.caches.remove(i)
-		var sweeping sync.WaitGroup
-		defer sweeping.Wait()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		sweeping.Go(func() { i.returnMisplaced(ctx) })
+		beside.Go(func() { i.follow(ctx) })
+		beside.Go(func() { i.returnMisplaced(ctx) })
 		i.SharedIndexInformer.RunWithContext(ctx)
 		return
 	}
@@ -142,13 +151,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.queue = workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Address](50*time.Millisecond, 30*time.Second),
 	)
-	i.shard.caches.add(i)
-	var workers sync.WaitGroup
-	defer workers.Wait()
 	defer i.queue.ShutDown()
-	defer i.shard.caches.remove(i)
+	i.shard.caches.add(i)
+	beside.Go(func() { i.follow(ctx) })
 	for range i.shard.config.Concurrency {
-		workers.Go(func() {
+		beside.Go(func() {
 			for i.settleNext(ctx) {
 			}
 		})
@@ -198,14 +205,16 @@ func (i *informer) considerGone(obj any) {
 	}
 }
 
-// settleNext advances the drain of one object, and reports whether there may be more.
+// settleNext advances the drain of one object, and reports whether there may be more. Between terms it
+// does nothing: in the next one, all objects are considered again.
 func (i *informer) settleNext(ctx context.Context) bool {
 	at, over := i.queue.Get()
 	if over {
 		return false
 	}
 	defer i.queue.Done(at)
-	term := i.began()
+	ctx, term, end := i.inTerm(ctx)
+	defer end()
 	if term == nil || !i.shard.tracker.begin(at) {
 		return true
 	}
@@ -233,37 +242,20 @@ func (i *informer) settleNext(ctx context.Context) bool {
 }
 
 // begin records the term in which the first list begins. If that list fails and another follows in
-// a later term, the cache does not count: which of the two has filled it is unknown.
+// a later term, which of the two has filled the cache is unknown: it then has to catch up.
 func (i *informer) begin() {
 	term, err := i.shard.lease.Term()
 	i.mu.Lock()
 	first := !i.listed
-	if first {
-		i.listed = true
-		if err == nil {
-			i.term = term
-		}
-	}
+	i.listed = true
 	i.mu.Unlock()
-	switch {
-	case !first:
-	case err != nil:
-		i.shard.config.Logger.Warn(
-			"an informer was started while the shard lease is not held: no work will be done on its objects",
-			zap.String("resource", i.resource.GroupResource().String()), zap.Error(err),
-		)
-	default:
-		for _, at := range i.shard.tracker.unfinished(i.resource) { // left by an informer that has stopped
-			i.queue.Add(at)
-		}
+	if !first {
+		return
 	}
-}
-
-// began returns the term in which the first list began, nil if there is none.
-func (i *informer) began() *shardlease.Term {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.term
+	if err == nil {
+		i.count(term)
+	}
+	close(i.first)
 }
 
 // copyOf returns the cached copy of an object, nil if there is none.
@@ -336,6 +328,18 @@ func (c consistent) watch(ctx context.Context, options metav1.ListOptions) (watc
 		c.informer.begin()
 	}
 	return c.source.WatchWithContext(ctx, c.adapt(options))
+}
+
+// selected lists and watches what the informer does, and is no list of the informer.
+func (c consistent) selected() cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return c.source.ListWithContext(ctx, c.adapt(o))
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.source.WatchWithContext(ctx, c.adapt(o))
+		},
+	}
 }
 
 func (c consistent) adapt(options metav1.ListOptions) metav1.ListOptions {

@@ -36,39 +36,46 @@ type suspicion struct {
 func (i *informer) returnMisplaced(ctx context.Context) {
 	suspects := map[protocol.Address]suspicion{}
 	for clock.Sleep(ctx, misplacedInterval) {
-		term := i.began()
-		if term == nil || !i.HasSynced() {
+		ctx, term, end := i.inTerm(ctx)
+		if term != nil && i.HasSynced() {
+			suspects = i.returnSuspects(ctx, term, suspects)
+		}
+		end()
+	}
+}
+
+// returnSuspects is one pass over the cache. It returns whom it suspects now.
+func (i *informer) returnSuspects(
+	ctx context.Context, term *shardlease.Term, before map[protocol.Address]suspicion,
+) map[protocol.Address]suspicion {
+	now, asked, suspects := time.Now(), 0, map[protocol.Address]suspicion{}
+	for _, item := range i.GetStore().List() {
+		o, ok := item.(metav1.Object)
+		if !ok {
 			continue
 		}
-		before, now, asked := suspects, time.Now(), 0
-		suspects = map[protocol.Address]suspicion{}
-		for _, item := range i.GetStore().List() {
-			o, ok := item.(metav1.Object)
-			if !ok {
-				continue
-			}
-			_, root, err := i.shard.rootOf(i.resource, o)
-			if err != nil || i.shard.keys.Draining(o) || i.shard.hasClaimOn(term, root) {
-				continue
-			}
-			at := protocol.AddressOf(i.resource, o)
-			known, ok := before[at]
-			if !ok || known.version != o.GetResourceVersion() {
-				suspects[at] = suspicion{o.GetResourceVersion(), now}
-				continue
-			}
-			suspects[at] = known
-			if known.due.After(now) || asked == maxSuspects {
-				continue
-			}
-			asked++
-			suspects[at] = suspicion{known.version, now.Add(recheckAfter)}
-			if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
-				i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again",
-					zap.Error(err))
-			}
+		_, root, err := i.shard.rootOf(i.resource, o)
+		if err != nil || i.shard.keys.Draining(o) || i.shard.hasClaimOn(term, root) {
+			continue
+		}
+		at := protocol.AddressOf(i.resource, o)
+		known, ok := before[at]
+		if !ok || known.version != o.GetResourceVersion() {
+			suspects[at] = suspicion{o.GetResourceVersion(), now}
+			continue
+		}
+		suspects[at] = known
+		if known.due.After(now) || asked == maxSuspects {
+			continue
+		}
+		asked++
+		suspects[at] = suspicion{known.version, now.Add(recheckAfter)}
+		if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
+			i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again",
+				zap.Error(err))
 		}
 	}
+	return suspects
 }
 
 // hasClaimOn reports whether a root is this shard's as far as it knows, or is being handed over.

@@ -20,11 +20,11 @@ const retryDelay = time.Second
 // at a time. If reconcile returns an error, it is called again after pauses that grow up to a
 // minute. T is the type of the informer's objects.
 //
-// RunController also runs the informer, which must come from [Shard.NewInformer] and must not run
-// elsewhere, and this number of worker goroutines. It returns nil when ctx has ended and all calls
-// have returned.
+// RunController also runs source, an informer that must come from [Shard.NewInformer], unless it runs
+// already, and this number of worker goroutines. It returns nil when ctx has ended and all calls have
+// returned.
 func RunController[T Object](
-	ctx context.Context, shard *Shard, informer cache.SharedIndexInformer, workers int,
+	ctx context.Context, shard *Shard, source cache.SharedIndexInformer, workers int,
 	reconcile func(context.Context, T) error,
 ) error {
 	if workers < 1 {
@@ -39,13 +39,19 @@ func RunController[T Object](
 			queue.Add(name)
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	own, _ := source.(*informer)
+	warm := own != nil && own.started.Load()
+	if warm {
+		own.await(ctx)
+	}
+	handler, err := source.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
 		UpdateFunc: func(_, obj any) { enqueue(obj) },
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("shard: watch the objects: %w", err)
 	}
-	controller := &controller[T]{shard: shard, informer: informer, queue: queue, reconcile: reconcile}
+	controller := &controller[T]{shard: shard, informer: source, queue: queue, reconcile: reconcile}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for range workers {
@@ -54,9 +60,14 @@ func RunController[T Object](
 			}
 		})
 	}
-	informer.RunWithContext(ctx)
+	if warm {
+		<-ctx.Done()
+		err = source.RemoveEventHandler(handler)
+	} else {
+		source.RunWithContext(ctx)
+	}
 	queue.ShutDown()
-	return nil
+	return err
 }
 
 type controller[T Object] struct {

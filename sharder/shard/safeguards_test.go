@@ -69,6 +69,21 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestEachCacheOfChildrenHasItsOwnFloor",
 	},
 	{
+		Name: "a cache counts in a term before it has caught up", File: "informer_term.go",
+		Old: "err := fresh.WaitLatest(ctx, own)", New: "err := ctx.Err()\n		_, _ = fresh.WaitLatest, own",
+		Caught: "TestAWarmCacheThatIsBehindAllowsNoWork",
+	},
+	{
+		Name: "a cache of an earlier term counts", File: "caches.go",
+		Old: "if i.covers(namespace) && i.began() == term {", New: "if i.covers(namespace) && i.began() != nil {",
+		Caught: "TestAWarmCacheIsListedOnce",
+	},
+	{
+		Name: "what is drained before a cache counts is forgotten", File: "informer_term.go",
+		Old: "	for _, item := range i.GetStore().List() {\n		i.consider(item)\n	}\n", New: "",
+		Caught: "TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile",
+	},
+	{
 		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
 		Old:    "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {",
 		New:    "	if _ = value; !drained {",
