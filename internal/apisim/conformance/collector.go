@@ -152,8 +152,10 @@ func CollectorCases() []Case {
 		{
 			"collect: in the foreground what a Pod owns goes first, and the Pod still has its grace period",
 			func(t *testing.T, c *Clients) {
-				pod := c.createPod(t, newPod(t, ""))
-				c.createOwned(t, "-owned", ofPod(pod))
+				pod, blocks := c.createPod(t, newPod(t, "")), true
+				reference := ofPod(pod)
+				reference.BlockOwnerDeletion = &blocks // otherwise it may go last: the Pod waits for no other
+				c.createOwned(t, "-owned", reference)
 				c.stays(t, "-owned") // the collector knows it now
 				require.NoError(t,
 					c.pods().Delete(t.Context(), pod.Name, metav1.DeleteOptions{PropagationPolicy: &foreground}))
