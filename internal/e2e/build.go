@@ -55,7 +55,12 @@ func Binaries(ctx context.Context, progress io.Writer) (Bin, error) {
 	if err != nil {
 		return Bin{}, fmt.Errorf("e2e: %w", err)
 	}
-	return binaries(ctx, source, filepath.Join(cache, "bellwether", "controlplane"), progress)
+	cache = filepath.Join(cache, "bellwether", "controlplane")
+	bin, err := binaries(ctx, source, cache, progress)
+	if version := os.Getenv(ServerVariable); err == nil && version != "" {
+		bin.ControlPlane, err = serverOf(ctx, version, source, cache, progress)
+	}
+	return bin, err
 }
 
 func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bin, error) {
@@ -65,26 +70,40 @@ func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bi
 	}
 	dir := filepath.Join(cache, hash)
 	bin := Bin{ControlPlane: filepath.Join(dir, "controlplane"), KWOK: filepath.Join(dir, "kwok")}
+	return bin, once(ctx, dir, progress, func(temporary string) error { return build(ctx, source, temporary, dir, progress) })
+}
+
+// once has build fill a directory beside dir, unless dir exists, and renames it. So dir is complete or
+// absent.
+func once(ctx context.Context, dir string, progress io.Writer, build func(temporary string) error) error {
 	if exists(dir) {
-		return bin, nil
+		return nil
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return Bin{}, fmt.Errorf("e2e: %w", err)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("e2e: %w", err)
 	}
 	unlock, err := lockFile(ctx, dir+".lock", func(waited time.Duration) {
 		say(progress, "waiting for another process that builds the control plane (%d s)", int(waited.Seconds()))
 	})
 	if err != nil {
-		return Bin{}, fmt.Errorf("e2e: wait for the build of the control plane: %w", err)
+		return fmt.Errorf("e2e: wait for the build of the control plane: %w", err)
 	}
 	defer unlock()
 	if exists(dir) { // built while we waited
-		return bin, nil
+		return nil
 	}
-	if err := build(ctx, source, dir, progress); err != nil {
-		return Bin{}, fmt.Errorf("e2e: build the control plane: %w", err)
+	temporary := dir + ".tmp"
+	if err := os.RemoveAll(temporary); err != nil { // of a build that was killed
+		return fmt.Errorf("e2e: %w", err)
 	}
-	return bin, nil
+	defer os.RemoveAll(temporary)
+	if err := build(temporary); err != nil {
+		return fmt.Errorf("e2e: build the control plane: %w", err)
+	}
+	if err := os.Rename(temporary, dir); err != nil {
+		return fmt.Errorf("e2e: %w", err)
+	}
+	return nil
 }
 
 // sourceDir asks the go command where this module is. runtime.Caller would not know: with -trimpath
@@ -130,33 +149,24 @@ func sourceHash(source string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:10]), nil
 }
 
-// build compiles both programs beside dir and renames the result, so that dir is complete or
-// absent. The caller holds the lock.
-func build(ctx context.Context, source, dir string, progress io.Writer) error {
+// build compiles both programs into a temporary directory that becomes dir.
+func build(ctx context.Context, source, temporary, dir string, progress io.Writer) error {
 	versions, err := goCommand(ctx, source, []string{"GOWORK=off"}, "list", "-m", ownModule, "-f", "{{.Version}}",
 		"k8s.io/kubernetes", "sigs.k8s.io/kwok")
 	if err != nil {
 		return err
 	}
 	kubernetes, kwok, _ := strings.Cut(versions, "\n")
-	parts := strings.SplitN(strings.TrimPrefix(kubernetes, "v"), ".", 3)
-	if len(parts) != 3 {
-		return fmt.Errorf("version of k8s.io/kubernetes: want vX.Y.Z, got %q", kubernetes)
-	}
-	temporary := dir + ".tmp"
-	if err := os.RemoveAll(temporary); err != nil { // of a build that was killed
+	flags, err := linked(kubernetes)
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temporary)
-
 	start := time.Now()
 	say(progress, "building etcd, Kubernetes %s with kubelet and kube-proxy, and KWOK %s once, into %s: "+
 		"about 5 minutes on 2 cores", kubernetes, kwok, dir)
 	stop := every(30*time.Second, func() {
 		say(progress, "… still building (%d s)", int(time.Since(start).Seconds()))
 	})
-	flags := fmt.Sprintf("-ldflags=-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
-		kubernetesVersion, kubernetes, parts[0], parts[1])
 	arguments := slices.Concat([]string{"build"}, buildFlags,
 		[]string{flags, ownModule, "-o", temporary + "/", "./cmd/..."})
 	_, err = goCommand(ctx, source, []string{"GOWORK=off"}, arguments...)
@@ -164,11 +174,18 @@ func build(ctx context.Context, source, dir string, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, dir); err != nil {
-		return err
-	}
 	say(progress, "built the control plane in %d s", int(time.Since(start).Seconds()))
 	return nil
+}
+
+// linked returns the linker's flags for programs that report this version of Kubernetes.
+func linked(version string) (string, error) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) != 3 {
+		return "", fmt.Errorf("version of k8s.io/kubernetes: want vX.Y.Z, got %q", version)
+	}
+	return fmt.Sprintf("-ldflags=-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
+		kubernetesVersion, version, parts[0], parts[1]), nil
 }
 
 // every calls f at the interval until the function it returns has been called.
