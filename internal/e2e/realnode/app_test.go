@@ -105,15 +105,26 @@ func (a *app) awaitLeader(not types.UID) (leader corev1.Pod) {
 func (a *app) signal(signals ...syscall.Signal) {
 	a.t.Helper()
 	for _, s := range signals {
-		require.NoError(a.t, realnode.Signal(a.history.container(a.leader.UID), s))
+		require.NoError(a.t, realnode.Signal(a.container(a.leader), s))
 		<-time.After(20 * time.Millisecond) // signals may overtake each other
 	}
+}
+
+// container is the ID of the latest container of a Pod. A process may be at work before the kubelet's
+// report of it has come.
+func (a *app) container(pod corev1.Pod) (id string) {
+	a.t.Helper()
+	a.eventually("a container of "+pod.Name+" is reported", func() bool {
+		id = a.history.container(pod.UID)
+		return id != ""
+	})
+	return id
 }
 
 // alive reports whether the latest container of a Pod has processes.
 func (a *app) alive(pod corev1.Pod) bool {
 	a.t.Helper()
-	processes, err := realnode.Processes(a.history.container(pod.UID))
+	processes, err := realnode.Processes(a.container(pod))
 	require.NoError(a.t, err)
 	return len(processes) > 0
 }

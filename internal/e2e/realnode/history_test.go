@@ -189,11 +189,14 @@ func (h *history) about(pod types.UID) (findings []finding) {
 	return findings
 }
 
-// container is the ID of the latest container of a Pod.
+// container is the ID of the latest container of a Pod; empty: none was reported yet.
 func (h *history) container(pod types.UID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ids := h.containers[pod]
+	if len(ids) == 0 {
+		return ""
+	}
 	return ids[len(ids)-1]
 }
 
