@@ -181,8 +181,9 @@ func (h *history) read(id string, pod *corev1.Pod, status corev1.ContainerStatus
 func (h *history) about(pod types.UID) (findings []finding) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	ids := h.containers[pod]
 	for _, f := range h.findings {
-		if f.Container == h.containers[pod][0] {
+		if len(ids) > 0 && f.Container == ids[0] {
 			findings = append(findings, f)
 		}
 	}
