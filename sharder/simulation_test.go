@@ -107,7 +107,8 @@ func oneFamilyOneShard(w *sim.World) sim.Rule {
 
 // noForeignWrites is the rule that no two shards work on an object at the same time, that no child
 // leaves the shard at work on its root, and that no write of work comes too late. A write is too
-// late if the object has a valid record and the writer does not own the object by it.
+// late if the object has a valid record by which the writer does not own the object, nor has still to
+// acknowledge that it does not work on it. Until then no other shard may work.
 func noForeignWrites(w *sim.World) sim.Rule {
 	var late atomic.Pointer[string]
 	w.Server.Observe(func(c apisim.Change) {
@@ -118,12 +119,15 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		var r struct {
 			UID          types.UID
 			Shard, State string
+			Left         []struct{ Shard string } // that have still to acknowledge, before the owner may work
 		}
 		record := c.Before.GetAnnotations()[recordAnnotation]
 		_ = json.Unmarshal([]byte(record), &r)
 		genuine := c.Before.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record),
 			16)
-		if genuine && r.UID == c.Before.GetUID() && (r.Shard != identity(c.Client) || r.State != "owned") {
+		writer := struct{ Shard string }{identity(c.Client)}
+		may := r.State == "owned" && r.Shard == writer.Shard || slices.Contains(r.Left, writer)
+		if genuine && r.UID == c.Before.GetUID() && !may {
 			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
 		}
 	})
