@@ -535,28 +535,6 @@ func TestFirstListsAreConsistent(t *testing.T) {
 	}
 }
 
-func TestAnInformerThatWasStartedBeforeTheLeaseAllowsNoWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		r := w.replica(Config{})
-		r.ctx = t.Context()
-		ctx, cancel := context.WithCancel(t.Context())
-		r.ctx = ctx
-		r.start()
-		assert.NoError(t, r.lease.Run(ctx, func(ctx context.Context) error {
-			r.ctx = ctx
-			w.create("x")
-			o := r.assign("x")
-			assert.ErrorIs(t, r.do(o), ErrNotYet)
-			r.start()
-			assert.NoError(t, r.do(o))
-			cancel()
-			r.running.Wait()
-			return nil
-		}))
-	})
-}
-
 func TestTransformsLeaveTheRecordAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
