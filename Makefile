@@ -25,7 +25,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
+.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -125,7 +125,7 @@ compatible = cd $(1) && m=$(CURDIR)/$(RESULTS)/$(2) && cp go.mod $$m.mod && cp g
 		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>$$m.log || { cat $$m.log; exit 1; }; } && \
 	go vet -modfile=$$m.mod ./...
 
-suites: suites-unit suites-e2e ## unit and end-to-end tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes
+suites: $(if $(SERVER),suites-server,suites-unit suites-e2e) ## tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes; or end-to-end tests against another kube-apiserver (SERVER=v1.35.4): some 15
 
 # Usage: $(call with,<module>,<name>) makes a copy of a go.mod with these versions.
 with = mkdir -p $(RESULTS) && cd $(1) && cp go.mod $(CURDIR)/$(RESULTS)/$(2).mod && cp go.sum $(CURDIR)/$(RESULTS)/$(2).sum && \
@@ -141,6 +141,11 @@ suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
 	@echo "== end-to-end tests with $(CLIENT_GO) of the Kubernetes libraries"
 	@$(call with,internal/e2e,$@)
 	@export GOFLAGS=-modfile=$(CURDIR)/$(RESULTS)/$@.mod && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
+
+suites-server: export BELLWETHER_KUBERNETES := $(SERVER)
+suites-server: $(GOTESTSUM) controlplane
+	@echo "== end-to-end tests against Kubernetes $(SERVER)"
+	@$(call gotest,internal/e2e,$@-$(SERVER),-p 2 -parallel 6 -skip '^TestUpgrade|$(E2E_LENGTHY)' $(E2E))
 
 simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; mutations; all variants
 	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
