@@ -11,7 +11,7 @@ GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime
+MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime examples/fencer
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.

@@ -16,11 +16,11 @@ import (
 )
 
 // A block is an excerpt of compiled or deployed text: Go of a file in docs or examples, YAML of a
-// manifest in examples. The end-to-end tests apply the manifests. So the code that readers copy
+// manifest in examples or deploy. The end-to-end tests apply the manifests. So the code that readers copy
 // works.
 func TestBlocksAreExcerpts(t *testing.T) {
 	code := append(sources(t, ".", ".go"), sources(t, "../examples", ".go")...)
-	manifests := sources(t, "../examples", ".yaml")
+	manifests := append(sources(t, "../examples", ".yaml"), sources(t, "../deploy", ".yaml")...)
 	seen := map[string]int{}
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
@@ -37,7 +37,7 @@ func TestBlocksAreExcerpts(t *testing.T) {
 				var parsed any
 				assert.NoError(t, yaml.Unmarshal([]byte(strings.Join(dedent(b.lines), "\n")), &parsed), "%s:%d", p.path,
 					b.line)
-				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples", p.path,
+				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples or deploy", p.path,
 					b.line)
 			case "":
 				for _, line := range b.lines {

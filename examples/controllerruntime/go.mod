@@ -72,6 +72,7 @@ require (
 replace (
 	github.com/bellwether-k8s/bellwether => ../..
 	github.com/bellwether-k8s/bellwether/controllerruntime => ../../controllerruntime
+	github.com/bellwether-k8s/bellwether/examples/fencer => ../fencer
 	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
 	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )

@@ -20,6 +20,9 @@ require (
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
+	github.com/bellwether-k8s/bellwether/examples/fencer v0.0.0 // indirect
+	github.com/bellwether-k8s/bellwether/metrics v0.2.0 // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
@@ -42,6 +45,10 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
+	github.com/prometheus/client_golang v1.23.2 // indirect
+	github.com/prometheus/client_model v0.6.2 // indirect
+	github.com/prometheus/common v0.66.1 // indirect
+	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
@@ -69,5 +76,9 @@ require (
 
 replace (
 	github.com/bellwether-k8s/bellwether => ../..
+	github.com/bellwether-k8s/bellwether/examples/fencer => ../fencer
 	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
+	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )
+
+tool github.com/bellwether-k8s/bellwether/examples/fencer

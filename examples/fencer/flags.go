@@ -13,11 +13,11 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	kubeconfig, dumps string
-	assess            bool
-	fencer            fencing.Config
-	election          leaderelection.Config
-	agents            agents
+	kubeconfig, dumps, health string
+	assess                    bool
+	fencer                    fencing.Config
+	election                  leaderelection.Config
+	agents                    agents
 }
 
 func parse() (options, error) {
@@ -29,6 +29,7 @@ func parse() (options, error) {
 	flag.StringVar(&o.dumps, "kdump", "",
 		"where kernels of nodes with kdump=yes say that they write a dump, such as :7410; empty: such nodes are "+
 			"refused")
+	flag.StringVar(&o.health, "health-address", "", "address for /livez, /readyz and /metrics; empty: none")
 	f, l := &o.fencer, &o.fencer.Limits
 	flag.StringVar(&f.Node, "node", os.Getenv("NODE_NAME"), "node that this process runs on, which it never fences")
 	flag.BoolVar(&f.OutsideCluster, "outside-cluster", false, "this process runs on no node of the cluster")

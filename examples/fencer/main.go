@@ -5,7 +5,7 @@
 // From a machine outside of the cluster that has the fence agents installed, with a configuration
 // in the namespace fencer:
 //
-//	go run ./examples/fencer -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
+//	go run -C examples/fencer . -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
 //
 // prints what it would do. Without -assess it fences.
 //
@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -31,6 +32,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/kdump"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/metrics"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
@@ -65,6 +67,13 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	if o.assess {
 		return assess(ctx, config, fencer, o.agents)
 	}
+	registry := prometheus.NewRegistry()
+	if election.Hooks, err = metrics.LeaderElection(registry); err != nil {
+		return err
+	}
+	if fencer.Hooks, err = metrics.Fencing(registry); err != nil {
+		return err
+	}
 	election.Supervisor = parent.Client(config)
 	// The Lease has a client of its own: renewals must not queue behind the work.
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
@@ -75,6 +84,11 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	if err != nil {
 		return err
 	}
+	stopHealth, err := serveHealth(o.health, elector.Check, registry, log)
+	if err != nil {
+		return err
+	}
+	defer stopHealth()
 	// The other clients write only while this process leads. They have no rate limit: a fence must
 	// not wait for its own requests.
 	config = rest.CopyConfig(config)

@@ -47,6 +47,7 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	flag.StringVar(&election.PodUID, "pod-uid", "",
 		"UID of this Pod: others then learn from the kubelet that this container has ended")
 	fenced := flag.Bool("fenced", false, "use an identity that fence.yaml knows; needs the token of a Pod")
+	address := flag.String("health-address", "", "address for /livez and /readyz; empty: none")
 	interval := flag.Duration("work-interval", time.Second, "pause between two steps of the work")
 	flag.Parse()
 
@@ -76,6 +77,11 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	if err != nil {
 		return err
 	}
+	stopHealth, err := serveHealth(*address, elector.Check, log)
+	if err != nil {
+		return err
+	}
+	defer stopHealth()
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(elector.WrapTransport)
 	client, err := kubernetes.NewForConfig(guarded) // writes only while this process leads

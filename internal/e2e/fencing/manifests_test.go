@@ -2,6 +2,9 @@ package fencing_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +63,8 @@ func TestFencerManifests(t *testing.T) {
 	for _, variable := range pod.Spec.Containers[0].Env {
 		env = append(env, variable.Name+"="+fields[variable.ValueFrom.FieldRef.FieldPath])
 	}
-	p, err := shared.Run(e2e.Command{Name: pod.Name, Path: program, Args: pod.Spec.Containers[0].Args, Env: env})
+	args := append(pod.Spec.Containers[0].Args, "-health-address=127.0.0.1:0") // as in deploy/components/probes
+	p, err := shared.Run(e2e.Command{Name: pod.Name, Path: program, Args: args, Env: env})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Kill() })
 	log := func() string {
@@ -70,6 +74,24 @@ func TestFencerManifests(t *testing.T) {
 	}
 	// No node here is of the type that is configured, and what is built in needs a cloud.
 	require.Eventually(t, func() bool { return strings.Contains(log(), "node cannot be fenced") }, patience, poll)
+	_, address, _ := strings.Cut(log(), `"answering probes","address":"`)
+	address, _, _ = strings.Cut(address, `"`)
+	get := func(path string) string {
+		response, err := http.Get("http://" + address + path)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, errors.Join(err, response.Body.Close()))
+		assert.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", path, body)
+		return string(body)
+	}
+	get("/livez")
+	get("/readyz")
+	for _, line := range []string{
+		"bellwether_leaderelection_leading 1", `bellwether_fencing_checks_total{result="error"} `,
+		`bellwether_fencing_fences{phase="GivenUp"} 0`,
+	} {
+		assert.Contains(t, get("/metrics"), "\n"+line)
+	}
 	require.NoError(t, p.Terminate())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -1,6 +1,7 @@
 package leaderelection_test
 
 import (
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,7 +38,7 @@ func TestManifests(t *testing.T) {
 
 	program, err := cp.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/leaderelection", "-race")
 	require.NoError(t, err)
-	working := make(chan string, 1)
+	working, health := make(chan string, 1), make(chan string, 2)
 	start := func(pod corev1.Pod) *e2e.Process {
 		config, err := cp.ServiceAccount(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, &pod)
 		require.NoError(t, err)
@@ -45,7 +46,7 @@ func TestManifests(t *testing.T) {
 		require.NoError(t, err)
 		container := pod.Spec.Containers[0]
 		assert.Equal(t, "metadata.namespace", container.Env[0].ValueFrom.FieldRef.FieldPath)
-		args := []string{"-work-interval=20ms"}
+		args := []string{"-work-interval=20ms", "-health-address=127.0.0.1:0"} // as in deploy/components/probes
 		for _, arg := range container.Args {
 			args = append(args, strings.ReplaceAll(arg, "$("+container.Env[0].Name+")", pod.Namespace))
 		}
@@ -53,6 +54,9 @@ func TestManifests(t *testing.T) {
 			Name: pod.Name, Path: program, Args: args,
 			Env: []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 			OnLine: func(line string) {
+				if _, address, ok := strings.Cut(line, `"answering probes","address":"`); ok {
+					health <- strings.TrimSuffix(address, `"}`)
+				}
 				if strings.Contains(line, `"working"`) {
 					select {
 					case working <- pod.Name:
@@ -68,6 +72,15 @@ func TestManifests(t *testing.T) {
 	first := start(pods.Items[0])
 	assert.Equal(t, pods.Items[0].Name, <-working)
 	second := start(pods.Items[1])
+	for range 2 { // the leader and the candidate
+		address := <-health
+		for _, path := range []string{"/livez", "/readyz"} {
+			response, err := http.Get("http://" + address + path)
+			require.NoError(t, err)
+			assert.Equal(t, http.StatusOK, response.StatusCode, path)
+			require.NoError(t, response.Body.Close())
+		}
+	}
 	requireFenced(t, cp, pods.Items[0], pods.Items[1])
 	require.NoError(t, first.Terminate())
 	m.requireExit(first, 0)
