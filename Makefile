@@ -25,7 +25,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
+.PHONY: help test lint api fix generate unit compat suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -153,8 +153,8 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 	@$(call gotest,.,variants,-skip '$(SIMULATIONS)' ./fencing)
 	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)|$(LENGTHY)' $(SIMULATED))
 
-# Minutes each, for a claim that others show in seconds, or about real devices.
-DEEP := ./chaos ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
+# Minutes each, for a claim that others show in seconds, or about real devices. ./cmd/images builds all images twice.
+DEEP := ./chaos ./cmd/images ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
 # Those that build earlier commits are in e2e-deep. Real nodes run alone: dozens of containers that start at once have others
@@ -226,6 +226,12 @@ playground: ## an API server to try the examples on, until Ctrl-C; CONTROLPLANE=
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
 	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg
+
+images: ## images of all commands and examples for amd64 and arm64, without a container engine, in .results/images
+	@echo "building images; with a cold cache some minutes"
+	@rm -rf $(RESULTS)/images && mkdir -p $(RESULTS)
+	@go run -C internal/e2e ./cmd/images -root $(CURDIR) -output $(CURDIR)/$(RESULTS)/images \
+		-revision $$(git describe --always --dirty --abbrev=40 --exclude='*') -created $$(git log -1 --format=%cI)
 
 release-check: $(APIDIFF) ## what a release of VERSION (v0.2.0) needs: changelog, modules by version, API; RELEASING.md has the steps
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'

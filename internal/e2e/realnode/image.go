@@ -3,20 +3,15 @@
 package realnode
 
 import (
-	"archive/tar"
-	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"runtime"
 	"slices"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
 )
 
 // Image is static programs, and an empty /tmp.
@@ -31,17 +26,14 @@ type Image struct {
 
 // writeImages writes an archive of images for containerd. Their programs are paths of files.
 func writeImages(path string, images map[string]Image) error {
-	archive := map[name.Reference]v1.Image{}
-	for image, content := range images {
-		tag, err := name.NewTag(image)
-		if err != nil {
-			return fmt.Errorf("realnode: image %s: %w", image, err)
-		}
-		if archive[tag], err = content.build(); err != nil {
-			return fmt.Errorf("realnode: image %s: %w", image, err)
+	archive := map[string]v1.Image{}
+	for name, content := range images {
+		var err error
+		if archive[name], err = content.build(); err != nil {
+			return fmt.Errorf("realnode: image %s: %w", name, err)
 		}
 	}
-	if err := tarball.MultiRefWriteToFile(path, archive); err != nil {
+	if err := image.WriteArchive(path, archive); err != nil {
 		return fmt.Errorf("realnode: write images: %w", err)
 	}
 	return nil
@@ -49,45 +41,19 @@ func writeImages(path string, images map[string]Image) error {
 
 func (i Image) build() (v1.Image, error) {
 	const entrypoint = "program"
-	var files bytes.Buffer
-	archive := tar.NewWriter(&files)
-	if err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}); err != nil {
-		return nil, err
-	}
 	programs := map[string]string{entrypoint: i.Program}
 	maps.Copy(programs, i.More)
+	files := []image.File{image.Tmp}
 	for _, name := range slices.Sorted(maps.Keys(programs)) {
 		content, err := os.ReadFile(programs[name])
 		if err != nil {
 			return nil, err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content))}
-		if err := archive.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := archive.Write(content); err != nil {
-			return nil, err
-		}
+		files = append(files, image.File{Name: name, Mode: 0o755, Content: content})
 	}
-	if err := archive.Close(); err != nil {
-		return nil, err
-	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(files.Bytes())), nil
+	return image.New(image.Config{
+		Platform:   v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH},
+		Layers:     [][]image.File{files},
+		Entrypoint: append([]string{"/" + entrypoint}, i.Arguments...),
 	})
-	if err != nil {
-		return nil, err
-	}
-	image, err := mutate.AppendLayers(empty.Image, layer)
-	if err != nil {
-		return nil, err
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = runtime.GOOS, runtime.GOARCH
-	config.Config.Entrypoint = append([]string{"/" + entrypoint}, i.Arguments...)
-	return mutate.ConfigFile(image, config)
 }
