@@ -11,7 +11,7 @@ GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
-MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime examples/fencer
+MODULES := . controllerruntime metrics internal/e2e internal/dashboards examples/demo examples/controllerruntime examples/fencer
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -67,8 +67,9 @@ api: ## write what the public packages export to docs/api
 fix: $(LINT) ## let the linters format and mend what they can
 	@for m in $(MODULES); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
 
-generate: ## deep copies and the manifest of NodeFence, from its types
+generate: ## deep copies and the manifest of NodeFence, from its types; the dashboards
 	@go generate ./fencing/... ./internal/fencing/...
+	@go run -C internal/dashboards .
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
@@ -105,6 +106,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,metrics,unit-metrics,-race ./...)
+	@$(call gotest,internal/dashboards,unit-dashboards,.)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 

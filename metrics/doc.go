@@ -27,5 +27,5 @@
 // resets the sharder's gauges when another replica leads. Alerts multiply with
 // bellwether_leaderelection_leading, or take the maximum.
 //
-// Alerts are in alerts.yaml, for Prometheus.
+// Alerts are in alerts.yaml, for Prometheus. Dashboards are in dashboards/, for Grafana.
 package metrics

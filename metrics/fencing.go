@@ -41,6 +41,12 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 		"result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
 	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
+	// Before the first one, too: Prometheus sees an increase only of a series that was there.
+	for _, reason := range []string{
+		"NotConfigured", "OwnPartition", "Quorum", "Repeats", "RestartNeeded", "Storm", "ZoneStorm",
+	} {
+		holds.WithLabelValues(reason)
+	}
 	return fencing.Hooks{
 		OnConfiguration: func(err error) {
 			unusable.Set(0)

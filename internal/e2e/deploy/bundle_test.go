@@ -59,9 +59,9 @@ func with(t testing.TB, name string, components ...string) bundle {
 func repository(t testing.TB) filesys.FileSystem {
 	t.Helper()
 	files, root := filesys.MakeFsInMemory(), os.DirFS("../../..")
-	for _, directory := range []string{"deploy", "examples", "fencing/v1alpha1"} {
+	for _, directory := range []string{"deploy", "examples", "fencing/v1alpha1", "metrics/dashboards"} {
 		require.NoError(t, fs.WalkDir(root, directory, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".yaml" && filepath.Ext(path) != ".json" {
 				return err
 			}
 			text, err := fs.ReadFile(root, path)

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/yaml"
 )
 
@@ -124,6 +125,23 @@ func TestPrometheusComponent(t *testing.T) {
 			assert.Equal(t, alerts, rules[0].Spec, "the component's alerts.yaml is not metrics/alerts.yaml")
 		})
 	}
+}
+
+// The dashboards are ConfigMaps, small enough for the API server.
+func TestDashboards(t *testing.T) {
+	b := parse(t, repository(t), "/metrics/dashboards", krusty.MakeDefaultOptions())
+	files, err := filepath.Glob("../../../metrics/dashboards/*.json")
+	require.NoError(t, err)
+	maps := all[corev1.ConfigMap](t, b, "ConfigMap")
+	require.Len(t, maps, len(files))
+	for _, m := range maps {
+		assert.Equal(t, map[string]string{"grafana_dashboard": "1"}, m.Labels)
+		assert.Len(t, m.Data, 1)
+	}
+	for _, object := range b {
+		object.SetNamespace("default")
+	}
+	b.apply(t)
 }
 
 // The rights are given to the account that the Pods have, in the namespace in which they are.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	client "github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/endpoints"
+	bellwether "github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
+	"github.com/bellwether-k8s/bellwether/metrics"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// scrapeInterval is that of deploy/components/prometheus.
+const scrapeInterval = 15 * time.Second
+
+var errNoAnswer = errors.New("no answer")
+
+// process is a program with the real collectors. Its hooks are called here instead of by a cluster.
+type process struct {
+	target   map[string]string
+	registry *client.Registry
+	down     bool
+
+	election leaderelection.Hooks
+	replica  replica.Parts
+	life     leader.Hooks
+	server   endpoints.Hooks
+	fencer   bellwether.Hooks
+}
+
+// cluster is what runs: a sharded operator of three replicas, a daemon with a leader for life, two
+// servers, and two fencers. The first of each leads.
+type cluster struct {
+	t       testing.TB
+	history *history
+
+	operators, daemons, servers, fencers []*process
+
+	// What happens in each interval, unless a test says otherwise.
+	renewal  error
+	renewing bool
+	scan     sharder.Scan
+	entries  []endpoints.Status
+	beating  bool
+}
+
+func newCluster(t testing.TB) *cluster {
+	c := &cluster{
+		t: t, history: newHistory(), renewing: true, beating: true,
+		scan:    sharder.Scan{Objects: 30, Placed: 30, Shards: map[string]int{"a": 10, "b": 10, "c": 10}},
+		entries: make([]endpoints.Status, 2),
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		p := c.process("operator", name)
+		var config replica.Config
+		require.NoError(t, metrics.Replica(p.registry, &config))
+		config.Tune(&p.replica)
+		p.election = p.replica.Election.Hooks
+		c.operators = append(c.operators, p)
+		p.replica.Lease.Hooks.OnHeld(shardlease.Epoch{})
+	}
+	var err error
+	for _, name := range []string{"a", "b"} {
+		daemon, server, fencer := c.process("daemon", name), c.process("server", name), c.process("fencer", name)
+		daemon.life, err = metrics.LeaderForLife(daemon.registry)
+		require.NoError(t, err)
+		server.server, err = metrics.Endpoints(server.registry)
+		require.NoError(t, err)
+		fencer.election, err = metrics.LeaderElection(fencer.registry)
+		require.NoError(t, err)
+		fencer.fencer, err = metrics.Fencing(fencer.registry)
+		require.NoError(t, err)
+		c.daemons, c.servers = append(c.daemons, daemon), append(c.servers, server)
+		c.fencers = append(c.fencers, fencer)
+	}
+	c.operators[0].election.OnStartedLeading(leaderelection.Term{})
+	c.fencers[0].election.OnStartedLeading(leaderelection.Term{})
+	c.daemons[0].life.OnLeading("uid")
+	c.daemons[1].life.OnWaiting(make([]leader.Waiting, 1))
+	distribution := c.sharder()
+	distribution.OnMembership([]string{"a", "b", "c"})
+	distribution.OnSettled([]string{"a", "b", "c"})
+	return c
+}
+
+func (c *cluster) process(job, instance string) *process {
+	return &process{
+		registry: client.NewRegistry(),
+		target:   map[string]string{"namespace": "default", "job": job, "instance": instance},
+	}
+}
+
+func (c *cluster) all() (all []*process) {
+	for _, some := range [][]*process{c.operators, c.daemons, c.servers, c.fencers} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// sharder is the operator that leads.
+func (c *cluster) sharder() sharder.Hooks { return c.operators[0].replica.Sharder.Hooks }
+
+// fencer is the fencer that leads.
+func (c *cluster) fencer() bellwether.Hooks { return c.fencers[0].fencer }
+
+// pass lets time pass, in which everything works as it is set.
+func (c *cluster) pass(d time.Duration) {
+	c.t.Helper()
+	for range d / scrapeInterval {
+		time.Sleep(scrapeInterval)
+		if c.renewing {
+			for _, p := range []*process{c.operators[0], c.fencers[0]} {
+				p.election.OnRenewal(20*time.Millisecond, c.renewal)
+			}
+			for _, p := range c.operators {
+				p.replica.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
+			}
+		}
+		c.sharder().OnScan(c.scan)
+		c.sharder().OnPatch(sharder.Patch{Verb: "assign", Latency: time.Millisecond})
+		c.sharder().OnThrottled(time.Millisecond)
+		for _, p := range c.servers {
+			r := endpoints.Round{Entries: c.entries}
+			if c.beating {
+				r.Heartbeats = 1
+			}
+			p.server.OnRound(r)
+		}
+		for _, p := range c.all() {
+			if p.down {
+				c.history.scrape(c.t, p.target, nil)
+			} else {
+				c.history.scrape(c.t, p.target, p.registry)
+			}
+		}
+	}
+}
+
+// everything happens at least once.
+func (c *cluster) everything() {
+	a, b := c.operators[0], c.operators[1]
+	b.election.OnNewLeader("a")
+	for _, released := range []bool{true, false} {
+		b.election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: released})
+		b.election.OnStoppedLeading(leaderelection.Term{}, nil)
+	}
+	b.replica.Lease.Hooks.OnWaiting(shardlease.HolderInfo{})
+	ownership, distribution, fencer := a.replica.Shard.Hooks, c.sharder(), c.fencer()
+	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)
+	ownership.OnBounced(api.ObjectRef{}, nil)
+	ownership.OnRefused(api.ObjectRef{}, shard.ErrNotMine)
+	distribution.OnMembership([]string{"a", "b"})
+	distribution.OnSettled([]string{"a", "b"})
+	distribution.OnOverdue(sharder.Overdue{})
+	distribution.OnTaken("c")
+	distribution.OnCollected("c")
+	distribution.OnStorm(nil)
+	distribution.OnResource(sharder.ResourceState{
+		GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Verb: "list", Err: errNoAnswer,
+	})
+	fence := &v1alpha1.NodeFence{
+		Node:   "n",
+		Status: v1alpha1.Status{Phase: v1alpha1.PhasePowering, Triggers: []v1alpha1.Trigger{{Since: metav1.Now()}}},
+	}
+	fencer.OnRecord(fence)
+	fencer.OnTransition(fence, "WorkloadsFreed")
+	fencer.OnTransition(fence, "Recovered")
+	fencer.OnBlocked("n", v1alpha1.Hold{Reason: "Quorum"})
+	fencer.OnCommand("n", "d", agent.ActionOff, time.Second, nil)
+	fencer.OnReading("n", "d", agent.PowerOff, time.Second)
+	fencer.OnDecision("n", bellwether.Decision{Verdict: "hold", Reason: "Storm"})
+	fencer.OnCommission("n", nil)
+	fencer.OnCheck("n", nil)
+}
