@@ -35,7 +35,7 @@ type bundle []*unstructured.Unstructured
 // render does what kubectl does, with its restrictions: a file is in the directory that names it.
 func render(t testing.TB, name string) bundle {
 	t.Helper()
-	return parse(t, repository(t), "/deploy/"+name, krusty.MakeDefaultOptions())
+	return parse(t, repository(t), "/deploy/"+name)
 }
 
 // with renders a bundle with components, as a kustomization of a user does.
@@ -50,9 +50,7 @@ func with(t testing.TB, name string, components ...string) bundle {
 	}
 	files := repository(t)
 	require.NoError(t, files.WriteFile("/deploy/user/kustomization.yaml", []byte(strings.Join(lines, "\n"))))
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // kubectl's default
-	return parse(t, files, "/deploy/user", options)
+	return parse(t, files, "/deploy/user")
 }
 
 // repository has the manifests of the repository, in memory.
@@ -74,8 +72,10 @@ func repository(t testing.TB) filesys.FileSystem {
 	return files
 }
 
-func parse(t testing.TB, files filesys.FileSystem, directory string, options *krusty.Options) (b bundle) {
+func parse(t testing.TB, files filesys.FileSystem, directory string) (b bundle) {
 	t.Helper()
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy // as in kubectl, and by default in kustomize
 	resources, err := krusty.MakeKustomizer(options).Run(files, directory)
 	require.NoError(t, err)
 	text, err := resources.AsYaml()

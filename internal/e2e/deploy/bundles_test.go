@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/yaml"
 )
 
@@ -129,7 +128,7 @@ func TestPrometheusComponent(t *testing.T) {
 
 // The dashboards are ConfigMaps, small enough for the API server.
 func TestDashboards(t *testing.T) {
-	b := parse(t, repository(t), "/metrics/dashboards", krusty.MakeDefaultOptions())
+	b := parse(t, repository(t), "/metrics/dashboards")
 	files, err := filepath.Glob("../../../metrics/dashboards/*.json")
 	require.NoError(t, err)
 	maps := all[corev1.ConfigMap](t, b, "ConfigMap")

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
@@ -21,7 +20,7 @@ import (
 // An API server drops what an older definition of NodeFence does not know from the records of a
 // newer fencer, and says nothing. So the definition is upgraded first. The records stay.
 func TestDefinitionIsUpgradedBeforeTheFencer(t *testing.T) {
-	definition := parse(t, repository(t), "/fencing/v1alpha1", krusty.MakeDefaultOptions())
+	definition := parse(t, repository(t), "/fencing/v1alpha1")
 	require.Len(t, definition, 1)
 	embedded, err := yaml.YAMLToJSON(v1alpha1.CRD)
 	require.NoError(t, err)

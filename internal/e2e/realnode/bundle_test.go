@@ -1,0 +1,77 @@
+//go:build linux
+
+package realnode_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// Bundles run as they are installed: kubelets ask their probes in a namespace of the level
+// restricted, one Pod of the daemon leads, and the controller's shards have their names.
+func TestBundlesRun(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	for _, bundle := range []struct {
+		directory, namespace string
+		leases               int
+	}{
+		{"complete/election", "example-daemon", 1},
+		{"sharding", "example-sharding", 4}, // three shards, and their election
+	} {
+		t.Run(bundle.namespace, func(t *testing.T) {
+			t.Parallel()
+			a := install(t, bundle.directory, bundle.namespace)
+			a.eventually("three Pods are ready", func() bool {
+				ready := 0
+				for _, pod := range a.pods() {
+					for _, condition := range pod.Status.Conditions {
+						if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+							ready++
+						}
+					}
+				}
+				return ready == 3
+			})
+			for _, pod := range a.pods() {
+				require.NotNil(t, pod.Spec.Containers[0].ReadinessProbe)
+				assert.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, pod.Name)
+			}
+			leases, err := cluster.Client.CoordinationV1().Leases(a.namespace).List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			assert.Len(t, leases.Items, bundle.leases)
+		})
+	}
+}
+
+// install applies a bundle.
+func install(t testing.TB, directory, namespace string) *app {
+	t.Helper()
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy // as in kubectl
+	resources, err := krusty.MakeKustomizer(options).
+		Run(filesys.MakeFsOnDisk(), filepath.Join("../../../deploy", directory))
+	require.NoError(t, err)
+	text, err := resources.AsYaml()
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "bundle.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		assert.NoError(t, cluster.Delete(ctx, file))
+	})
+	require.NoError(t, cluster.Apply(t.Context(), file))
+	a := &app{t: t, namespace: namespace}
+	a.history = a.watchPods()
+	return a
+}
