@@ -312,6 +312,6 @@
 // # Tests
 //
 // New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest
-// makes a shard on one of them, and has a test of a reconciler as a user would write it. The fakes
-// do not detect conflicts, and do not select: the sharder checks selectors itself.
+// makes a shard on them, also for custom resources, and has a test of an operator as a user would
+// write it. The fakes do not detect conflicts, and do not select: the sharder checks selectors itself.
 package sharder

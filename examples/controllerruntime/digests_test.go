@@ -8,51 +8,36 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	clientset "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
-	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
 // A reconciler's test needs neither a manager nor an API server. controller-runtime's fake client
-// and client-go's fake clientset share their objects, and the test plays the sharder. In a bubble,
+// shows the objects of the ring, and the test plays the sharder. In a bubble,
 // synctest.Wait returns when nothing is left to do.
 func TestDigestsCoverThisShardsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		objects := clientset.NewSimpleClientset()
-		mapper := meta.NewDefaultRESTMapper(nil)
-		mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
-		mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-		lease, worker, err := shardertest.NewShard(objects, mapper,
-			api.Resource{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}})
-		require.NoError(t, err)
+		ring := shardertest.New(t, shardertest.Config{
+			Resources: []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}},
+		})
 		work := digests{
-			client: fake.NewClientBuilder().WithObjectTracker(objects.Tracker()).WithRESTMapper(mapper).Build(),
-			shard:  worker,
+			client: fake.NewClientBuilder().WithObjectTracker(ring.Tracker).WithRESTMapper(ring.Mapper).Build(),
+			shard:  ring.Shard,
 		}
-		informer := worker.NewInformer(shard.ListerWatcher(objects.CoreV1().ConfigMaps(""), objects),
-			&corev1.ConfigMap{}, 0, cache.Indexers{})
-
-		require.NoError(t, lease.Run(t.Context(), func(ctx context.Context) error {
-			ctx, end := context.WithCancel(ctx)
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				informer.RunWithContext(ctx)
-			}()
+		ring.Run(func(ctx context.Context) {
+			ring.Go(func(ctx context.Context) error {
+				ring.Informer(configMaps).RunWithContext(ctx)
+				return nil
+			})
 			mine, nobodys := configMap("mine"), configMap("nobodys")
-			require.NoError(t, shardertest.Assign(lease, mine))
-			require.NoError(t, work.client.Create(ctx, mine))
-			require.NoError(t, work.client.Create(ctx, nobodys))
+			ring.Assign(mine)
+			ring.Create(nobodys)
 			digestOf := func(m *corev1.ConfigMap) string {
 				synctest.Wait() // for the informer
 				_, err := work.guarded().Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)})
@@ -61,7 +46,8 @@ func TestDigestsCoverThisShardsObjects(t *testing.T) {
 				err = work.client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Name + "-digest"}, &s)
 				require.NoError(t, client.IgnoreNotFound(err))
 				if err == nil {
-					assert.Equal(t, lease.Identity(), s.Labels[api.ShardLabel(lease.Ring())], "a child is stamped")
+					assert.Equal(t, ring.Lease.Identity(), s.Labels[api.ShardLabel(ring.Lease.Ring())],
+						"a child is stamped")
 				}
 				return string(s.Data[digestKey])
 			}
@@ -70,23 +56,19 @@ func TestDigestsCoverThisShardsObjects(t *testing.T) {
 				`of {"a":"1","b":"2"}`)
 
 			// The sharder drains it: the shard lets go of it, and works on it no more.
-			shardertest.Drain(lease, mine)
 			mine.Data = map[string]string{"changed": "meanwhile"}
 			require.NoError(t, work.client.Update(ctx, mine))
+			ring.Drain(mine)
 			assert.Equal(t, "21f76dfbfe6dfe21f762080ef484112cf2952974cef30741fd1931e1c6d92112", digestOf(mine))
-			require.NoError(t, work.client.Get(ctx, client.ObjectKeyFromObject(mine), mine))
-			assert.NotContains(t, mine.Labels, api.ShardLabel(lease.Ring()))
-
-			end()
-			<-ended
-			return nil
-		}))
+			ring.Get(mine)
+			assert.NotContains(t, mine.Labels, api.ShardLabel(ring.Lease.Ring()))
+		})
 	})
 }
 
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Data:       map[string]string{"b": "2", "a": "1"},
 	}
 }

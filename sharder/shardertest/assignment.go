@@ -1,0 +1,98 @@
+package shardertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
+)
+
+// Assign gives a root, and its children, to the shard, as the sharder does. It creates the root if there
+// is none of its name; otherwise it changes nothing but labels and annotations. Call it while the
+// lease is held. root then has what was stored.
+func (r *Ring) Assign(root shard.Object) {
+	r.t.Helper()
+	if err := r.assign(root); err != nil {
+		r.t.Fatalf("shardertest: Assign: %v", err)
+	}
+}
+
+// Drain asks the shard to let go of a root that was assigned to it, as the sharder does that wants it
+// for another shard. root then has what was stored.
+func (r *Ring) Drain(root shard.Object) {
+	r.t.Helper()
+	if err := r.drain(root); err != nil {
+		r.t.Fatalf("shardertest: Drain: %v", err)
+	}
+}
+
+func (r *Ring) assign(root shard.Object) error {
+	gvr, err := r.objects.resourceOf(root)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.config.Resources, func(known api.Resource) bool { return known.GVR == gvr })
+	if i < 0 {
+		return fmt.Errorf("%s is not the GVR of one of Config.Resources", gvr.String())
+	}
+	switch err := r.objects.read(root); {
+	case apierrors.IsNotFound(err):
+		if err := r.objects.create(root); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	record, err := r.ownerRecord(root.GetUID(), r.config.Resources[i].Children)
+	if err != nil {
+		return err
+	}
+	root.SetLabels(with(root.GetLabels(), api.ShardLabel(r.Lease.Ring()), r.Lease.Identity()))
+	root.SetAnnotations(with(root.GetAnnotations(), api.OwnerAnnotation(r.Lease.Ring()), record))
+	return r.objects.replace(root)
+}
+
+// ownerRecord returns the record of a root of this shard, whose children are this shard's.
+func (r *Ring) ownerRecord(root types.UID, children []schema.GroupVersionResource) (string, error) {
+	term, err := r.Lease.Term()
+	if err != nil {
+		return "", fmt.Errorf("the shard has to hold its lease: %w", err)
+	}
+	floor := map[string]string{}
+	for _, child := range children {
+		floor[child.GroupResource().String()] = ""
+	}
+	record, err := json.Marshal(struct {
+		UID        types.UID         `json:"uid"`
+		Shard      string            `json:"shard"`
+		LeaseUID   types.UID         `json:"leaseUID"`
+		Epoch      int64             `json:"epoch"`
+		State      string            `json:"state"`
+		ChildFloor map[string]string `json:"childFloor"`
+	}{root, r.Lease.Identity(), term.Epoch().LeaseUID, term.Epoch().Number, "owned", floor})
+	return string(record), err
+}
+
+func (r *Ring) drain(root shard.Object) error {
+	if err := r.objects.read(root); err != nil {
+		return err
+	}
+	root.SetLabels(with(root.GetLabels(), api.DrainLabel(r.Lease.Ring()), "true"))
+	return r.objects.replace(root)
+}
+
+func with(all map[string]string, key, value string) map[string]string {
+	changed := map[string]string{key: value}
+	for k, v := range all {
+		if k != key {
+			changed[k] = v
+		}
+	}
+	return changed
+}

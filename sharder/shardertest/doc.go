@@ -1,0 +1,30 @@
+// Package shardertest is for the tests of sharded controllers. [New] makes one shard on client-go's
+// fakes, with the kinds of your scheme, and the test acts as the sharder:
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		ring := shardertest.New(t, shardertest.Config{Scheme: scheme, Resources: resources})
+//		ring.Run(func(ctx context.Context) { // the shard holds its lease
+//			ring.Go(func(ctx context.Context) error {
+//				return shard.RunController(ctx, ring.Shard, ring.Informer(widgets), 2, reconcile)
+//			})
+//			ring.Assign(widget)
+//			synctest.Wait() // until nothing is left to do
+//			ring.Get(widget)
+//			... // assert what reconcile has done
+//		})
+//	})
+//
+// The example is an operator of a custom resource. In controller-runtime, make the reconciler's client
+// with fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(ring.Tracker).WithRESTMapper(ring.Mapper).
+//
+// An assertion that fails, in the test or in the work, fails the test that it is in. The shard lease
+// is then lost or released without an end of the process.
+//
+// # What the fakes do not have
+//
+//   - Versions: objects have no resourceVersion, and writes do not conflict. Do not let two replicas
+//     race on one object.
+//   - A guard: work is admitted although no client is guarded, and nothing refuses its late writes.
+//   - Admission, defaults, validation, garbage collection, and other field selectors than by the fakes
+//     themselves.
+package shardertest
