@@ -200,6 +200,7 @@
 //
 // # Tests
 //
-// New takes a kubernetes.Interface, so a fake clientset works, also in a testing/synctest bubble.
-// Fake clientsets do not detect conflicts: do not let two electors race on one.
+// Package leaderelectiontest has an elector that a test elects and deposes at will. New takes a
+// kubernetes.Interface, so a fake clientset works, also in a testing/synctest bubble. Fake clientsets
+// do not detect conflicts: do not let two electors race on one.
 package leaderelection
