@@ -141,7 +141,7 @@ func (c Config) withDefaults() Config {
 // validate returns one error for each rule that c breaks. Defaults must be set.
 func (c Config) validate() error {
 	review := lease.Review{Package: "endpoints"}
-	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
 	review.Value("Service", c.Service, validation.IsDNS1035Label(c.Service))
 	if len(c.Addresses) == 0 {
 		review.Value("Addresses", "", []string{"must have at least one"})

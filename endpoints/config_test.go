@@ -34,7 +34,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 	}{
 		"no namespace": {
 			func(c *endpoints.Config) { c.Namespace = "" },
-			`endpoints: Namespace: a lowercase RFC 1123 label`,
+			`endpoints: Namespace: must be set: in a Pod, take it from the environment variable POD_NAMESPACE`,
 		},
 		"no service":  {func(c *endpoints.Config) { c.Service = "" }, `endpoints: Service: a DNS-1035 label`},
 		"bad service": {func(c *endpoints.Config) { c.Service = "1web" }, `(got "1web")`},

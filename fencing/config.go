@@ -13,6 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // Config configures a [Controller]. All candidates for the leadership must have the same Config,
@@ -140,8 +141,8 @@ func (c Config) complete() (Config, error) {
 	bad := func(field, rule string, got any) {
 		wrong = append(wrong, fmt.Errorf("fencing: %s: %s (got %v)", field, rule, got))
 	}
-	if problems := validation.IsDNS1123Label(c.Namespace); len(problems) > 0 {
-		bad("Namespace", "must be the name of a namespace", fmt.Sprintf("%q", c.Namespace))
+	for _, problem := range lease.NamespaceProblems(c.Namespace) {
+		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
 	}
 	switch problems := validation.IsDNS1123Subdomain(c.Node); {
 	case c.OutsideCluster && c.Node != "":

@@ -25,7 +25,10 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		change func(*fencing.Config)
 		says   string
 	}{
-		{func(c *fencing.Config) { c.Namespace = "" }, `fencing: Namespace: must be the name of a namespace (got "")`},
+		{
+			func(c *fencing.Config) { c.Namespace = "" },
+			`fencing: Namespace: must be set: in a Pod, take it from the environment variable POD_NAMESPACE`,
+		},
 		{func(c *fencing.Config) {
 			c.Node = ""
 		}, `fencing: Node: must be the name of the node that this process runs on, unless OutsideCluster is set (got ` +

@@ -183,7 +183,7 @@ func (c Config) withDefaults() (Config, error) {
 // validate returns one error for each rule that c breaks. Defaults must be set.
 func (c Config) validate() error {
 	review := lease.Review{Package: "leaderelection"}
-	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
 	review.Value("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
 	review.Value("Identity", c.Identity, identityProblems(c.Identity))
 	review.Value("Address", c.Address, addressProblems(c.Address))

@@ -22,7 +22,7 @@ func TestBadConfig(t *testing.T) {
 	}{
 		{
 			"no namespace", func(c *leaderelection.Config) { c.Namespace = "" },
-			[]string{"Namespace: ", "lower case alphanumeric", `""`},
+			[]string{"Namespace: ", "POD_NAMESPACE", "valueFrom: {fieldRef: {fieldPath: metadata.namespace}}", `""`},
 		},
 		{
 			"namespace with a dot", func(c *leaderelection.Config) { c.Namespace = "a.b" },

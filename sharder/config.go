@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -122,7 +122,7 @@ func (c Config) validate() error {
 	for _, problem := range protocol.RingProblems(c.Ring) {
 		bad("Ring", problem, fmt.Sprintf("%q", c.Ring))
 	}
-	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
+	for _, problem := range lease.NamespaceProblems(c.Namespace) {
 		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
 	}
 	errs = append(errs, protocol.ValidateResources(c.Resources, protocol.KeysOf(c.Ring))...)

@@ -19,7 +19,9 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		`sharder: Ring: must be no more than 63`: func(c *Config) {
 			c.Ring = strings.Repeat("a", 64)
 		},
-		`sharder: Namespace: `:                                   func(c *Config) { c.Namespace = "" },
+		`sharder: Namespace: must be set: in a Pod, take it from the environment variable`: func(c *Config) {
+			c.Namespace = ""
+		},
 		`sharder: Resources: must name at least one`:             func(c *Config) { c.Resources = nil },
 		`sharder: TokensPerShard: must be from 1 to`:             func(c *Config) { c.TokensPerShard = -1 },
 		`sharder: Concurrency: must be from 1 to 10000 (got -1)`: func(c *Config) { c.Concurrency = -1 },

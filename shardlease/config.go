@@ -186,7 +186,7 @@ func (c Config) withDefaults() (Config, error) {
 // validate returns all rules that c breaks, once its defaults are set.
 func (c Config) validate() error {
 	review := lease.Review{Package: "shardlease"}
-	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
 	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))

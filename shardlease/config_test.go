@@ -26,7 +26,7 @@ func TestBadConfig(t *testing.T) {
 	}{
 		{
 			"no namespace", func(c *shardlease.Config) { c.Namespace = "" },
-			[]string{"Namespace: ", "lower case alphanumeric", `""`},
+			[]string{"Namespace: ", "POD_NAMESPACE", "valueFrom: {fieldRef: {fieldPath: metadata.namespace}}", `""`},
 		},
 		{"no ring", func(c *shardlease.Config) { c.Ring = "" }, []string{"Ring: ", "lower case alphanumeric", `""`}},
 		{

@@ -56,7 +56,7 @@ func NewTracker(c Config) (*Tracker, error) {
 		c.GCPeriod = time.Hour
 	}
 	review := lease.Review{Package: "shardstate"}
-	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration ||
 		c.LeaseDuration%time.Second != 0 {
