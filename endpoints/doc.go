@@ -113,6 +113,8 @@
 //     whether the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
 //   - If a Service gets a selector, instances stop refreshing their entries, and stay published
 //     until they end (TestServiceThatGetsASelector).
+//   - An instance is published with its ports even if the Service lacks one of that name and protocol. It
+//     logs that: no client of the Service gets to that port.
 //   - A process with the right to write the store can remove instances and publish addresses.
 //   - Time counts only between an instance's own heartbeats. While every instance keeps losing its
 //     connection within ExpireAfter, no instance expires.

@@ -26,6 +26,8 @@ func (p *pass) run(ctx context.Context) error {
 	now, publishing := p.readPublished(ctx) // before the store: see publisher.read
 	if publishing == nil {
 		p.serviceUID = now.service.UID
+		p.logChange("ports", p.missingPorts(now.service), "the Service has all ports of this instance",
+			"no client of the Service gets to a port of this instance")
 	}
 	if now.selected != nil && !p.leaving {
 		return now.selected

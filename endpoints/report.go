@@ -58,6 +58,36 @@ func (r *Reconciler) logChange(subject string, err error, good, bad string) {
 	}
 }
 
+// missingPorts returns an error if the Service lacks ports of this instance. Clients find a port by
+// the name and the protocol that both have.
+func (r *Reconciler) missingPorts(s *corev1.Service) error {
+	if len(s.Spec.Ports) == 0 { // as of a headless Service
+		return nil
+	}
+	served := make([]string, 0, len(s.Spec.Ports))
+	for _, p := range s.Spec.Ports {
+		served = append(served, portName(p.Name, p.Protocol))
+	}
+	var missing []string
+	for _, p := range r.config.Ports {
+		if name := portName(p.Name, p.Protocol); !slices.Contains(served, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("endpoints: Service %v has no port %s: add it to spec.ports, or rename it in Config.Ports "+
+		"(the Service has %s)", r.config.service(), strings.Join(missing, ", "), strings.Join(served, ", "))
+}
+
+func portName(name string, protocol corev1.Protocol) string {
+	if protocol == "" {
+		protocol = corev1.ProtocolTCP
+	}
+	return fmt.Sprintf("%q of %s", name, protocol)
+}
+
 // report records what the store holds, and reports malformed entries.
 func (p *pass) report(s snapshot) {
 	now := p.config.clock.Now()
