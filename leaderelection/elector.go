@@ -160,7 +160,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 			continue
 		}
 		if !h.Lost() {
-			e.config.Logger.Info("stopped leading")
+			e.config.Logger.Info("stopped leading", zap.Error(err)) // that of the work, if any
 			return err
 		}
 		if ctx.Err() != nil {

@@ -39,6 +39,9 @@ type LostError struct {
 
 // Error is one line for a log.
 func (e *LostError) Error() string {
+	if errors.Is(e.Err, ErrUnfinished) { // the work's own error: the lease itself is in order
+		return fmt.Sprintf("lease %s is not released: %v", e.Lease, e.Err)
+	}
 	return fmt.Sprintf("lease %s lost by %q: %v (last known holder %q; last renewed at %s, %v ago)",
 		e.Lease, e.Identity, e.Err, e.Holder, e.RenewedAt.UTC().Format(time.RFC3339), e.Age.Round(time.Millisecond))
 }
