@@ -173,7 +173,7 @@ func (e *election) launch(name string) error {
 	command := e.command(identity, func(line string) { e.terms.note(name, line) },
 		"-identity", identity, "-lease-name", "bellwether-demo", "-work-interval", "20ms")
 	command.Supervised = e.supervised()
-	p, err := e.group.Start(command)
+	p, err := e.startWatched(command)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,16 @@ func perform(ctx context.Context, c chapter, s *stage) (err error) {
 	if s.group, err = e2e.NewGroup(s.dir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.group.Close()) }()
+	defer func() {
+		err = errors.Join(err, s.group.Close())
+		s.watching.Wait()
+	}()
 	s.start = time.Now()
-	return c.play(ctx, s)
+	playing, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	s.fail = fail
+	if err = c.play(playing, s); ctx.Err() == nil && playing.Err() != nil {
+		return context.Cause(playing)
+	}
+	return err
 }

@@ -141,7 +141,7 @@ func (d *serving) launch(server string) error {
 	if p := d.processes[server]; p != nil {
 		return p.Restart()
 	}
-	p, err := d.group.Start(e2e.Command{Name: server, Path: d.program, Args: []string{
+	p, err := d.startWatched(e2e.Command{Name: server, Path: d.program, Args: []string{
 		"-kubeconfig", d.kubeconfig, "-namespace", d.namespace, "-service", demoService,
 		"-addresses", addressOf(server).String(), "-listen", d.ports[server], "-linger", "1s",
 		"-interval", heartbeat.String(), "-expire-after", leaseDuration.String(),

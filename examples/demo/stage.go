@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -32,6 +34,9 @@ type stage struct {
 	program               string
 	dir                   string // for logs and the like
 
+	fail     context.CancelCauseFunc // ends the chapter
+	watching sync.WaitGroup          // for processes that fail
+
 	*report
 	start   time.Time
 	results []string
@@ -54,7 +59,45 @@ func (s *stage) build(ctx context.Context, example string) error {
 
 // run starts the program. note gets each line of its log.
 func (s *stage) run(name string, note func(line string), args ...string) (*e2e.Process, error) {
-	return s.group.Start(s.command(name, note, args...))
+	return s.startWatched(s.command(name, note, args...))
+}
+
+// startWatched starts a program. If it refuses to work, as with a flag that is wrong, the chapter ends:
+// it would wait for what does not come.
+func (s *stage) startWatched(command e2e.Command) (*e2e.Process, error) {
+	p, err := s.group.Start(command)
+	if err != nil {
+		return nil, err
+	}
+	s.watch(command.Name, p)
+	return p, nil
+}
+
+// watch ends the chapter if a process ends as programs do that refuse to work.
+func (s *stage) watch(name string, p *e2e.Process) {
+	done := p.Done()
+	s.watching.Go(func() {
+		<-done // at the latest when the group is closed
+		exit, err := p.Wait(context.Background())
+		if err != nil || exit.Code != refused && exit.Code != misused {
+			return
+		}
+		said, err := os.ReadFile(p.Log())
+		s.fail(errors.Join(fmt.Errorf("%s has ended with exit code %d:\n%s", name, exit.Code,
+			lastLines(string(said), 5)), err))
+	})
+}
+
+// Exit codes of programs that refuse to work: log.Fatal, and wrong flags.
+const (
+	refused = 1
+	misused = 2
+)
+
+// lastLines returns the last n lines of a text.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 func (s *stage) command(name string, note func(line string), args ...string) e2e.Command {
