@@ -160,6 +160,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 			}
 		})
 	}
+	beside.Go(func() { i.warnIfUnasked(ctx) })
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
 

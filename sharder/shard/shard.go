@@ -135,6 +135,7 @@ type Shard struct {
 	caches   caches
 	// cacheless are the resources whose missing cache was logged.
 	cacheless sync.Map
+	asked     map[schema.GroupVersionResource]*asked // of resources of roots
 }
 
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
@@ -159,6 +160,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	s := &Shard{
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
 		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
+		asked: map[schema.GroupVersionResource]*asked{},
 	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err
@@ -177,6 +179,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	for _, r := range config.Resources {
 		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
 		s.families[r.GVR] = len(r.Children) > 0
+		s.asked[r.GVR] = &asked{}
 	}
 	lease.AddReleaseGate(s.end)
 	return s, nil

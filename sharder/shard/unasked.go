@@ -1,0 +1,57 @@
+package shard
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+// unaskedInterval is how often an informer looks whether work has asked the shard. Two looks in a row
+// must find objects of the shard, so controllers have at least that long to start.
+const unaskedInterval = time.Minute
+
+// asked is whether work on objects of a resource asks the shard.
+type asked struct{ yes, warned atomic.Bool }
+
+// warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
+// calls Do for any. A reconciler that is not wrapped works as always, but other shards may work on
+// the same objects.
+func (i *informer) warnIfUnasked(ctx context.Context) {
+	asked := i.shard.asked[i.resource]
+	for before := false; clock.Sleep(ctx, unaskedInterval); {
+		if asked.yes.Load() {
+			return
+		}
+		now := i.showsAssigned()
+		if !before || !now {
+			before = now
+			continue
+		}
+		if !asked.warned.Swap(true) {
+			i.shard.config.Logger.Warn("no reconciler of this resource asks the shard before it works: wrap it by "+
+				"WrapReconciler of module controllerruntime, or call Shard.Do or RunController",
+				zap.String("resource", i.resource.GroupResource().String()))
+		}
+		return
+	}
+}
+
+// showsAssigned reports whether the cache has an object that the shard may work on.
+func (i *informer) showsAssigned() bool {
+	term := i.began()
+	if term == nil {
+		return false
+	}
+	self := i.shard.self(term, i.resource)
+	return slices.ContainsFunc(i.GetStore().List(), func(item any) bool {
+		o, ok := item.(metav1.Object)
+		return ok && self.AssignmentOf(o) == protocol.AssignedHere
+	})
+}
