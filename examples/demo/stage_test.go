@@ -28,7 +28,7 @@ func TestChapterEndsIfAProcessRefusesToWork(t *testing.T) {
 	}
 }
 
-// Processes that are killed, or that end as they are told, end no chapter.
+// Processes that are killed, or that end by themselves, end no chapter.
 func TestChapterGoesOnWhenAProcessEnds(t *testing.T) {
 	s := &stage{dir: filepath.Join(t.TempDir(), "chapter"), report: &report{out: os.Stdout}}
 	require.NoError(t, perform(t.Context(), chapter{play: func(ctx context.Context, s *stage) error {
