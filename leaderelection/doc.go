@@ -195,8 +195,9 @@
 // events.k8s.io in that namespace (of group "" if the recorder is one of
 // k8s.io/client-go/tools/record).
 //
-// A missing verb is logged by name at once. Run returns it as an error after D, because roles may
-// still be on their way.
+// A missing verb is logged by name at once, with all others that are missing if the API server says
+// so (SelfSubjectAccessReview, which every authenticated user may create by default). Run returns it
+// as an error after D, because roles may still be on their way.
 //
 // # Tests
 //

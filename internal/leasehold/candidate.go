@@ -124,6 +124,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
 	c.store.Forgive()
+	asked := false // which rights are missing
 	c.witness = NewWitness(ctx, c.client, c.config)
 	defer func() {
 		c.witness.Close()
@@ -137,6 +138,10 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		}
 		if errors.As(err, new(unfitError)) {
 			return nil, err
+		}
+		if kube.RoleMissing(err) && !asked {
+			asked = true
+			c.sayMissingRights(ctx)
 		}
 		// Shorter refusals happen while a deployment's roles are being created, and while an API
 		// server starts.
