@@ -43,7 +43,8 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 				})
 				client.PrependReactor("create", "selfsubjectaccessreviews",
 					func(a clienttesting.Action) (bool, runtime.Object, error) {
-						r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+						sent := a.(clienttesting.CreateAction).GetObject()
+						r := sent.(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 						of := r.Spec.ResourceAttributes
 						r.Status.Allowed = of.Resource == "selfsubjectaccessreviews" || of.Verb == "get"
 						if !test.reviews {

@@ -20,7 +20,8 @@ func Exit(logger *zap.Logger, message string) func(error) {
 				fmt.Fprintln(os.Stderr, err)
 				return
 			}
-			logger.Error(exitReason(message, err)+": ending the process", zap.Error(err), zap.Int("exitCode", process.ExitCode))
+			logger.Error(exitReason(message, err)+": ending the process",
+				zap.Error(err), zap.Int("exitCode", process.ExitCode))
 			_ = logger.Sync() // fails on terminals
 		})
 	}

@@ -21,7 +21,8 @@ func (c *Candidate) sayMissingRights(ctx context.Context) {
 		if verb == "create" { // cannot be restricted to a name
 			name = ""
 		}
-		rights = append(rights, kube.Right{Verb: verb, Resource: leases, Namespace: c.config.Lease.Namespace, Name: name})
+		rights = append(rights,
+			kube.Right{Verb: verb, Resource: leases, Namespace: c.config.Lease.Namespace, Name: name})
 	}
 	if c.config.Pod.UID != "" {
 		rights = append(rights,
