@@ -144,7 +144,9 @@
 //	leases                         list, get, create, update, delete
 //
 // With [Config].Events, create and patch on events of API group events.k8s.io. A missing verb is an
-// error that names it, in the log and in [Round].Err. Work that does not need the verb goes on.
+// error that names it, in the log and in [Round].Err. The first time, one line names all that are
+// missing, if the API server says which (SelfSubjectAccessReview, which every authenticated user may
+// create by default). Work that does not need the verb goes on.
 //
 // # Clients
 //

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
@@ -34,6 +35,7 @@ type Reconciler struct {
 	mayBeStale  bool // an earlier process or an unanswered write may have left entries under our keys
 	unpublished bool // this process has withdrawn its entries, but not yet its endpoints
 	serviceUID  types.UID
+	rightsAsked bool              // which rights are missing
 	logged      map[string]string // last logged problem, by subject
 	malformed   map[string]string // mark, by key
 }
@@ -213,6 +215,10 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 		}
 	}
 	r.logChange("round", err, "round succeeded again", "round failed in part, retrying")
+	if kube.RoleMissing(err) && !r.rightsAsked {
+		r.rightsAsked = true
+		r.sayMissingRights(ctx)
+	}
 	if r.config.Hooks.OnRound != nil {
 		p.result.Took, p.result.Err = r.config.clock.Now().SinceAtLeast(begin), err
 		r.config.Hooks.OnRound(p.result)
