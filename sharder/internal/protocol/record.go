@@ -30,7 +30,7 @@ type Record struct {
 	Probed bool `json:"probed,omitempty"`
 	// Next is the successor: the epoch to which the owner hands the object over when it is asked to
 	// let go. Nil: the owner lets go, and the sharder assigns the object. Next counts only while
-	// the value of the drain label is this record's seal ([Keys.successorOf]), so that a drain
+	// the value of the drain label is this record's seal ([Keys.SuccessorOf]), so that a drain
 	// label set by others does not hand the object over.
 	Next *OwnerEpoch `json:"next,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached
@@ -129,7 +129,7 @@ func ParseRecord(value string) (Record, error) {
 // label. The root goes to its successor if there is one, and is free otherwise. family says that
 // the root may have children. The sharder must move those first, so such a root has no successor.
 func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label string, next *Record) {
-	heir := n.successorOf(root, r)
+	heir := n.SuccessorOf(root, r)
 	r.Next = nil
 	if heir == nil || family || len(r.Left) > 0 {
 		r.State = StateFree
@@ -140,8 +140,8 @@ func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label st
 	}
 }
 
-// successorOf returns the successor of a drained root with this valid record; nil: none.
-func (n Keys) successorOf(root metav1.Object, r Record) *OwnerEpoch {
+// SuccessorOf returns the successor of a drained root with this valid record; nil: none.
+func (n Keys) SuccessorOf(root metav1.Object, r Record) *OwnerEpoch {
 	value, drained := root.GetLabels()[n.Drain]
 	if !drained || value == "" || value != root.GetLabels()[n.Seal] {
 		return nil

@@ -46,7 +46,7 @@ func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 	p := n.recordStateOf(o)
 	v.Record, v.Recorded, v.unsealed = p.record, p.valid, p.valid && !p.sealed
 	if v.Recorded {
-		v.successor = n.successorOf(o, v.Record)
+		v.successor = n.SuccessorOf(o, v.Record)
 	}
 	v.family = len(r.Children) > 0
 	v.Foreign = n.foreign(o)
