@@ -13,7 +13,7 @@ APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
 MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime examples/fencer
 # What these depend on takes minutes to compile. Only make verify lints and tests them.
-HEAVY := internal/dashboards
+HEAVY := internal/dashboards cmd/kubectl-bellwether
 # Another version of the Kubernetes libraries that everything is tested with by make suites.
 CLIENT_GO ?= v0.37.2
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
@@ -109,6 +109,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,metrics,unit-metrics,-race ./...)
+	@$(call gotest,cmd/kubectl-bellwether,unit-kubectl,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Right is what a request needs.
+type Right struct {
+	Verb      string
+	Resource  schema.GroupResource
+	Namespace string // empty: in all namespaces, or of a cluster-scoped resource
+}
+
+// String formats the right for messages.
+func (r Right) String() string {
+	group := r.Resource.Group
+	if group == "" {
+		group = `""`
+	}
+	where := "in all namespaces"
+	if r.Namespace != "" {
+		where = "in namespace " + r.Namespace
+	}
+	return fmt.Sprintf("%s on %s of API group %s %s", r.Verb, r.Resource.Resource, group, where)
+}
+
+// MissingError says which rights are missing.
+type MissingError struct{ Rights []Right }
+
+// Error names all of them.
+func (e *MissingError) Error() string {
+	lines := make([]string, len(e.Rights))
+	for i, r := range e.Rights {
+		lines[i] = "  " + r.String()
+	}
+	slices.Sort(lines)
+	return "kubectl-bellwether: these rights are missing, so not everything could be read:\n" +
+		strings.Join(slices.Compact(lines), "\n")
+}
+
+// Rights collects the rights that were missing. It is safe for concurrent use.
+type Rights struct {
+	mu      sync.Mutex
+	missing []Right
+}
+
+// refused takes the error of a request, and reports whether the user is not allowed to send it.
+func (r *Rights) refused(err error, right Right) bool {
+	if !apierrors.IsForbidden(err) {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.missing, right) {
+		r.missing = append(r.missing, right)
+	}
+	return true
+}
+
+// Err returns a [MissingError], or nil if no right was missing.
+func (r *Rights) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.missing) == 0 {
+		return nil
+	}
+	return &MissingError{slices.Clone(r.missing)}
+}
+
+// Review asks the API server which of these rights the user lacks, before a command that writes
+// begins. It changes nothing. A right that cannot be asked for counts as missing.
+func Review(ctx context.Context, kube kubernetes.Interface, rights []Right) ([]Right, error) {
+	var missing []Right
+	for _, r := range rights {
+		answer, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: r.Namespace, Verb: r.Verb, Group: r.Resource.Group, Resource: r.Resource.Resource,
+				},
+			}}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("kubectl-bellwether: ask for the right to %s: %w", r, err)
+		}
+		if !answer.Status.Allowed {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}

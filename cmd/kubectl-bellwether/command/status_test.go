@@ -1,0 +1,192 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/command"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+)
+
+// lines returns the lines of a table's rows that begin with these words, with single spaces.
+func lines(out string, first ...string) []string {
+	var found []string
+	for line := range strings.Lines(out) {
+		words := strings.Fields(line)
+		if len(words) < len(first) {
+			continue
+		}
+		if strings.Join(words[:len(first)], " ") == strings.Join(first, " ") {
+			found = append(found, strings.Join(words, " "))
+		}
+	}
+	return found
+}
+
+func TestStatusShowsElectionsAndRings(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		leave := w.elect("one")
+		w.replica("a", nil)
+		w.after(time.Second) // to be elected
+		b := w.replica("b", nil)
+		w.after(9 * time.Second)
+		out := w.require("status")
+		assert.Equal(t, []string{"ns daemon Held one 1 10s 1s"}, lines(out, "ns", "daemon"), out)
+		assert.Equal(t, []string{"ns checksums 2/2 0 a"}, lines(out, "ns", "checksums"), out)
+
+		b.pause()
+		leave()
+		w.after(18 * time.Second)
+		out = w.require("status", "-A")
+		assert.Equal(t, []string{"ns daemon Released - 1 - 18s"}, lines(out, "ns", "daemon"), out)
+		assert.Equal(t, []string{"ns checksums 1/2 0 a"}, lines(out, "ns", "checksums"), out)
+		assert.Empty(t, w.writes)
+	})
+}
+
+// What can be read is shown, and all that cannot is said at once.
+func TestMissingRightsAreNamedTogether(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.elect("one")
+		w.replica("a", nil)
+		w.after(10 * time.Second)
+		w.configMaps(2)
+		w.after(10 * time.Second)
+		for command, c := range map[string]struct {
+			forbidden []string
+			missing   []string // in the error
+			shown     string
+		}{
+			"status": {
+				[]string{"list configmaps", "list endpointslices", "list nodefences"},
+				[]string{
+					"list on configmaps of API group \"\" in namespace ns",
+					"list on endpointslices of API group discovery.k8s.io in namespace ns",
+					"list on nodefences of API group fencing.bellwether.dev in all namespaces",
+				},
+				"daemon",
+			},
+			"status -A": {
+				[]string{"list leases"},
+				[]string{"list on leases of API group coordination.k8s.io in all namespaces"},
+				"FENCES",
+			},
+			"fences": {[]string{"list nodefences"}, []string{"list on nodefences"}, "none"},
+			"ring checksums": {
+				[]string{"list leases", "get leases"},
+				[]string{"list on leases of API group coordination.k8s.io in namespace ns", "get on leases"},
+				"configmaps",
+			},
+			"ring checksums --resource configmap,pods": {
+				[]string{"list leases", "list configmaps", "list pods"},
+				[]string{"list on leases", "list on configmaps of API group \"\" in all namespaces", "list on pods"},
+				"RING",
+			},
+			"orphans checksums --resource configmap": {[]string{"list configmaps"}, []string{"list on configmaps"}, ""},
+			"plan checksums --resource configmap --without a": {
+				[]string{"list leases", "list configmaps"}, []string{"list on leases", "list on configmaps"}, "",
+			},
+			"explain configmap/x0": {
+				[]string{"get configmaps", "list leases"},
+				[]string{"get on configmaps of API group \"\" in namespace ns"},
+				"",
+			},
+			"explain configmap/x0 --ring checksums": {
+				[]string{"get configmaps", "list leases", "get leases"},
+				[]string{"get on configmaps", "list on leases of API group coordination.k8s.io in namespace ns"},
+				"",
+			},
+		} {
+			clear(w.forbidden)
+			for _, f := range c.forbidden {
+				w.forbidden[f] = true
+			}
+			out, err := w.kubectl(strings.Fields(command)...)
+			require.Error(t, err, command)
+			assert.Contains(t, err.Error(), "these rights are missing", command)
+			for _, m := range c.missing {
+				assert.Contains(t, err.Error(), m, command)
+			}
+			assert.Contains(t, out, c.shown, command)
+		}
+		assert.Empty(t, w.writes)
+	})
+}
+
+func TestFormats(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.elect("one")
+		w.replica("a", nil)
+		w.after(10 * time.Second)
+		var status view.Status
+		require.NoError(t, json.Unmarshal([]byte(w.require("status", "-o", "json")), &status))
+		require.Len(t, status.Rings, 1)
+		assert.Equal(t, view.Summary{
+			Namespace: "ns", Name: "checksums", Members: 1, Ready: 1, Sharder: "a",
+		}, status.Rings[0])
+		var again view.Status
+		require.NoError(t, yaml.Unmarshal([]byte(w.require("status", "-o", "yaml")), &again))
+		assert.Equal(t, status, again)
+		assert.Contains(t, w.require("status", "-o", "wide"), "DURATION")
+		assert.NotContains(t, w.require("status"), "DURATION")
+		_, err := w.kubectl("status", "-o", "xml")
+		assert.EqualError(t, err, `kubectl-bellwether: --output: must be json, yaml or wide (got "xml")`)
+	})
+}
+
+// Colours are for people: not for a pipe, and not for people who do not want them.
+func TestColours(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.replica("a", nil)
+		w.after(10 * time.Second)
+		for name, c := range map[string]struct {
+			terminal, noColour, coloured bool
+		}{
+			"terminal": {true, false, true}, "pipe": {false, false, false}, "NO_COLOR": {true, true, false},
+		} {
+			var out bytes.Buffer
+			e := w.environment(&out)
+			e.Terminal, e.NoColour = c.terminal, c.noColour
+			root := command.New(e)
+			root.SetArgs([]string{"ring", "checksums"})
+			require.NoError(t, root.ExecuteContext(t.Context()))
+			assert.Equal(t, c.coloured, strings.Contains(out.String(), "\x1b["), name)
+		}
+	})
+}
+
+// In a pipe, --watch prints again when more than ages has changed.
+func TestWatch(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.replica("a", nil)
+		w.after(10 * time.Second)
+		for _, c := range [][]string{{"status"}, {"ring", "checksums"}} {
+			var out bytes.Buffer
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.run(ctx, &out, append(c, "--watch")...) }()
+			w.after(30 * time.Second)
+			assert.Equal(t, 0, strings.Count(out.String(), "---"), out.String())
+			b := w.replica("b", nil)
+			w.after(30 * time.Second)
+			assert.Equal(t, 1, strings.Count(out.String(), "---"), out.String())
+			stop()
+			synctest.Wait()
+			require.NoError(t, <-ended)
+			b.stop()
+			w.after(2 * time.Hour) // its Lease is collected
+		}
+		assert.Empty(t, w.writes)
+		_, err := w.kubectl("status", "--watch", "--interval=1ms")
+		assert.ErrorContains(t, err, "--interval")
+	})
+}
