@@ -176,7 +176,7 @@ E2E_LENGTHY := ^TestRollOutsBesideTheRealControllers$$|^TestMigrationToShardsAnd
 ^TestThousandsOfTheDeadAreRemoved$$|^TestFamiliesMoveWhenReplicasComeAndGo$$|^TestFencerThatIsCutOff$$|^TestConcurrentEdits$$|\
 ^TestVolumeOfAPodThatIsDeletedByForceStays$$|^TestFenceConsistsOfEffects$$|^TestMixedTeam|^TestServersPauseAndReturnWithTheirData$$|\
 ^TestNodeReboots$$|^TestNodeHangs$$|^TestNodeLosesItsNetwork$$|^TestNodeIsOutOfService$$|^TestNodeIsRemovedWhileItRuns$$|^TestKubeletDies$$|\
-^TestHungNodeIsFenced$$|^TestRollOutOfARing$$
+^TestHungNodeIsFenced$$|^TestRollOutOfARing$$|^TestPluginShowsARingAndAnElection$$
 E2E_LENGTHY := $(subst | ,|,$(E2E_LENGTHY))
 
 # The programs that the tests start have the race detector; the tests themselves have it in make verify.

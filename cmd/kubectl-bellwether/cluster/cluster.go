@@ -46,6 +46,8 @@ type Cluster struct {
 	Mapper   meta.RESTMapper
 	// Listable returns all resources that can be listed.
 	Listable func() ([]view.Kind, error)
+	// Review returns those of these rights that the user lacks.
+	Review func(ctx context.Context, rights []Right) ([]Right, error)
 	// Now is the time by which ages are counted.
 	Now func() time.Time
 }
@@ -53,7 +55,8 @@ type Cluster struct {
 // New returns the cluster of a client configuration.
 func New(config *rest.Config, mapper meta.RESTMapper, discover discovery.DiscoveryInterface) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // a ring is found by a list of each resource
+	config.QPS = -1                                      // a ring is found by a list of each resource
+	config.WarningHandlerWithContext = rest.NoWarnings{} // such as that Endpoints are deprecated
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubectl-bellwether: %w", err)
@@ -69,6 +72,7 @@ func New(config *rest.Config, mapper meta.RESTMapper, discover discovery.Discove
 	return &Cluster{
 		Kube: kube, Metadata: objects, Dynamic: dynamics, Mapper: mapper, Now: time.Now,
 		Listable: func() ([]view.Kind, error) { return listable(discover) },
+		Review:   func(ctx context.Context, rights []Right) ([]Right, error) { return review(ctx, kube, rights) },
 	}, nil
 }
 
@@ -273,6 +277,10 @@ type Read struct {
 	Narrowed []string
 	// Unread are the rights that are missing to look for objects in other resources.
 	Unread []Right
+	// Others are the other namespaces with Leases of a ring of this name. Objects do not say to which
+	// one they belong. OthersUnread means that the user may not list Leases in all namespaces.
+	Others       []string
+	OthersUnread bool
 }
 
 // Members reads the ring without its objects.
@@ -319,6 +327,18 @@ func (c *Cluster) Ring(ctx context.Context, q RingQuery, rights *Rights) (Read, 
 	if err != nil {
 		return Read{}, err
 	}
+	var everywhere Rights
+	leases, err := c.Leases(ctx, "", shardstate.Selector(q.Ring).String(), &everywhere)
+	if err != nil {
+		return Read{}, err
+	}
+	read.OthersUnread = everywhere.Err() != nil
+	for _, l := range leases {
+		if l.Namespace != q.Namespace && !slices.Contains(read.Others, l.Namespace) {
+			read.Others = append(read.Others, l.Namespace)
+		}
+	}
+	slices.Sort(read.Others)
 	read.Ring = view.RingOf(q.Namespace, q.Ring, members.Sharder, members.Shards, read.Objects)
 	return read, missing
 }

@@ -44,7 +44,7 @@ func (e *MissingError) Error() string {
 		lines[i] = "  " + r.String()
 	}
 	slices.Sort(lines)
-	return "kubectl-bellwether: these rights are missing, so not everything could be read:\n" +
+	return "kubectl-bellwether: these rights are missing, so not everything could be done:\n" +
 		strings.Join(slices.Compact(lines), "\n")
 }
 
@@ -77,9 +77,9 @@ func (r *Rights) Err() error {
 	return &MissingError{slices.Clone(r.missing)}
 }
 
-// Review asks the API server which of these rights the user lacks, before a command that writes
+// review asks the API server which of these rights the user lacks, before a command that writes
 // begins. It changes nothing. A right that cannot be asked for counts as missing.
-func Review(ctx context.Context, kube kubernetes.Interface, rights []Right) ([]Right, error) {
+func review(ctx context.Context, kube kubernetes.Interface, rights []Right) ([]Right, error) {
 	var missing []Right
 	for _, r := range rights {
 		answer, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,

@@ -53,7 +53,7 @@ func New(e Environment) *cobra.Command {
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.ErrOut)
-	root.AddCommand(e.status(), e.ring(), e.explain(), e.plan(), e.orphans(), e.fences())
+	root.AddCommand(e.status(), e.ring(), e.explain(), e.plan(), e.orphans(), e.fences(), e.uninstall(), e.fence())
 	return root
 }
 
@@ -275,7 +275,11 @@ func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluste
 }
 
 // notesOf are what a reader of a ring's objects has to know.
-func notesOf(r cluster.Read) (notes []string) {
+func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
+	if len(r.Others) > 0 && len(q.Namespaces) == 0 {
+		notes = append(notes, fmt.Sprintf("Other namespaces have a ring of this name, too: %s. Objects of all of them "+
+			"are counted. --object-namespace names those of this ring.", list(r.Others)))
+	}
 	if len(r.Narrowed) > 0 {
 		notes = append(notes, fmt.Sprintf("Only in namespace %s, for want of the right to list them in all: %s.",
 			r.Namespace, list(r.Narrowed)))

@@ -82,7 +82,6 @@ func TestTheDocumentationShowsWhatIsPrinted(t *testing.T) {
 func (w *world) playScenes(show func(commands ...string)) {
 	var hanging atomic.Pointer[string]
 	end := make(chan struct{})
-	defer close(end)
 	work := func(_ context.Context, object string) {
 		if h := hanging.Load(); h != nil && *h == object {
 			<-end // it does not heed the end of its context
@@ -116,6 +115,23 @@ func (w *world) playScenes(show func(commands ...string)) {
 	a.pause()
 	w.after(35 * time.Second)
 	show("orphans checksums")
+
+	// All of them end.
+	close(end)
+	for _, s := range []*shardOf{a, b, c} {
+		s.client.Resume()
+	}
+	w.after(time.Minute)
+	for _, s := range []*shardOf{c, b, a} {
+		s.stop()
+	}
+	w.after(time.Second)
+	show("uninstall checksums", "uninstall checksums --confirm")
+
+	_, err := w.kube.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w2"}},
+		metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	show("fence w2", "fence w2 --confirm")
 }
 
 // touch changes an object, so that there is work on it.

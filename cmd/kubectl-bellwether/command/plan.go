@@ -43,7 +43,7 @@ func (e Environment) plan() *cobra.Command {
 					return page{}, fmt.Errorf("kubectl-bellwether: plan: %w", err)
 				}
 				return page{
-					value: p, notes: append(planNotes(p), notesOf(r)...),
+					value: p, notes: append(planNotes(p), notesOf(r, q)...),
 					tables: func(sheet) []*table.Table { return []*table.Table{planTable(p)} },
 				}, nil
 			})

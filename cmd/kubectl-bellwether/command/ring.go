@@ -39,7 +39,7 @@ func (e Environment) ring() *cobra.Command {
 					return page{}, err
 				}
 				return page{
-					value: r.Ring, notes: notesOf(r),
+					value: r.Ring, notes: notesOf(r, q),
 					tables: func(s sheet) []*table.Table { return ringTables(r, s) },
 				}, rights.Err()
 			})
@@ -152,7 +152,7 @@ func (e Environment) orphans() *cobra.Command {
 					return page{}, err
 				}
 				return page{
-					value: map[string]any{"orphans": r.Orphans}, notes: notesOf(r),
+					value: map[string]any{"orphans": r.Orphans}, notes: notesOf(r, q),
 					tables: func(s sheet) []*table.Table {
 						s.wide = true
 						return []*table.Table{orphansTable(r.Orphans, s)}

@@ -169,21 +169,19 @@ func TestWatch(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.replica("a", nil)
 		w.after(10 * time.Second)
-		for _, c := range [][]string{{"status"}, {"ring", "checksums"}} {
+		for joins, c := range map[string][]string{"b": {"status"}, "c": {"ring", "checksums"}} {
 			var out bytes.Buffer
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- w.run(ctx, &out, append(c, "--watch")...) }()
 			w.after(30 * time.Second)
 			assert.Equal(t, 0, strings.Count(out.String(), "---"), out.String())
-			b := w.replica("b", nil)
+			w.replica(joins, nil)
 			w.after(30 * time.Second)
 			assert.Equal(t, 1, strings.Count(out.String(), "---"), out.String())
 			stop()
 			synctest.Wait()
 			require.NoError(t, <-ended)
-			b.stop()
-			w.after(2 * time.Hour) // its Lease is collected
 		}
 		assert.Empty(t, w.writes)
 		_, err := w.kubectl("status", "--watch", "--interval=1ms")

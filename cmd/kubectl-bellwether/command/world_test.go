@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,12 @@ type world struct {
 	// forbidden are the requests that the user of the plugin may not send: "list configmaps", and
 	// "list configmaps ns" in one namespace only.
 	forbidden map[string]bool
+	// ahead is how far the clock of the plugin's machine is ahead of the others, as far as it shows.
+	ahead time.Duration
+	// before is called before each request of the plugin.
+	before func(*http.Request)
+
+	mu sync.Mutex
 	// writes are the requests of the plugin that were not reads.
 	writes []string
 }
@@ -94,8 +101,13 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 func (w *world) refusing(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		verb, resource, namespace := describe(r)
+		if w.before != nil {
+			w.before(r)
+		}
 		if verb != "get" && verb != "list" && verb != "watch" {
+			w.mu.Lock()
 			w.writes = append(w.writes, verb+" "+r.URL.Path)
+			w.mu.Unlock()
 		}
 		if w.forbidden[verb+" "+resource] || w.forbidden[verb+" "+resource+" "+namespace] {
 			status, _ := json.Marshal(metav1.Status{
@@ -163,6 +175,15 @@ func (w *world) environment(out io.Writer) command.Environment {
 				return command.Connection{}, err
 			}
 			c.Listable = func() ([]view.Kind, error) { return []view.Kind{configMaps, pods}, nil }
+			c.Now = func() time.Time { return time.Now().Add(w.ahead) }
+			c.Review = func(_ context.Context, rights []cluster.Right) (missing []cluster.Right, err error) {
+				for _, r := range rights {
+					if w.forbidden[r.Verb+" "+r.Resource.Resource] {
+						missing = append(missing, r)
+					}
+				}
+				return missing, nil
+			}
 			return command.Connection{Cluster: c, Config: config, Namespace: "ns"}, nil
 		},
 	}

@@ -6,6 +6,6 @@
 //
 // Nothing here is proof. A view is made from one read. So the state of a shard is what
 // shardstate.Tracker would say if this machine's clock agreed with the one that wrote the Lease. A
-// sharder never relies on that: it waits by its own clock. What must not rely on it here neither
-// does: `uninstall` lets the sharder's own code prove that each shard has ended.
+// sharder never relies on that: it waits by its own clock. Neither does what writes: uninstall lets
+// the sharder's own code prove that each shard has ended.
 package view

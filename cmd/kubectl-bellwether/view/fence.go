@@ -13,7 +13,7 @@ type Fence struct {
 	Node     string `json:"node"`
 	Phase    string `json:"phase"`
 	Incident int64  `json:"incident"`
-	// Off is true if the machine is proved to be without power, as far as the record says.
+	// Released means that the machine was proved to be off, and that its workloads are free.
 	Released bool `json:"released"`
 	// Hold is the reason for which the fence is blocked, or for which it was given up.
 	Hold    string `json:"hold,omitempty"`

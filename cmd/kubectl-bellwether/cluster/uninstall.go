@@ -1,0 +1,300 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
+)
+
+// Uninstall is the removal of a ring from its objects, its Leases and its history.
+//
+// What was read before may be stale by the time of a write. So nothing is decided on it: the removal
+// runs under the election of the ring's sharder, so no sharder assigns anything meanwhile, and
+// sharder.StripLabels itself proves that each shard has ended before it touches an object. Patches
+// and deletions name the UID and the version that they were decided on.
+type Uninstall struct {
+	Query RingQuery
+	Read  Read
+	// Sure means that the user has named the Lease of the election. Otherwise it has to exist: a
+	// sharder that is elected on another one could run beside the removal.
+	Sure bool
+	// Timeout is how long to wait for the election and for the proof that shards have ended.
+	Timeout time.Duration
+	// Logger receives what the removal waits for.
+	Logger *zap.Logger
+}
+
+// Rights are those that the removal needs.
+func (u Uninstall) Rights() []Right {
+	var rights []Right
+	add := func(gr schema.GroupResource, namespace string, verbs ...string) {
+		for _, verb := range verbs {
+			rights = append(rights, Right{verb, gr, namespace})
+		}
+	}
+	add(coordinationv1.Resource("leases"), u.Query.Namespace, "get", "list", "watch", "create", "update", "delete")
+	add(corev1.Resource("configmaps"), u.Query.Namespace, "get", "delete")
+	for _, k := range u.kinds() {
+		namespaces := u.Query.Namespaces
+		if len(namespaces) == 0 || !k.Namespaced {
+			namespaces = []string{""}
+		}
+		for _, namespace := range namespaces {
+			add(k.GroupResource(), namespace, "get", "list", "watch", "patch")
+		}
+	}
+	return rights
+}
+
+// kinds are the resources that are stripped.
+func (u Uninstall) kinds() []view.Kind {
+	if len(u.Query.Resources) > 0 {
+		return u.Query.Resources
+	}
+	return u.Read.Kinds
+}
+
+// Obstacles are why the ring must not be removed now, in words; none: it may be tried.
+func (u Uninstall) Obstacles() (all []string) {
+	for _, s := range u.Read.Shards {
+		if s.MayWork() {
+			all = append(all, fmt.Sprintf("shard %s is %s: end all replicas first", s.Name, s.State))
+		}
+	}
+	if e := u.Read.Sharder; e != nil && e.State == view.Held {
+		all = append(all, fmt.Sprintf("%s leads the election of the sharder: end all replicas first", e.Holder))
+	}
+	if u.Read.Sharder == nil && !u.Sure {
+		all = append(all, fmt.Sprintf("there is no Lease %s/%s of the sharder's election: name it with --election",
+			u.Query.Namespace, u.Query.Election))
+	}
+	if u.reachesOtherNamespaces() {
+		switch {
+		case len(u.Read.Others) > 0:
+			all = append(all, fmt.Sprintf("namespaces %q have a ring of this name, too, whose objects would be "+
+				"stripped: name the namespaces of this ring's objects with --object-namespace", u.Read.Others))
+		case u.Read.OthersUnread:
+			all = append(all, "other namespaces may have a ring of this name, whose objects would be stripped, and "+
+				"you may not list Leases there: name the namespaces of this ring's objects with --object-namespace")
+		}
+	}
+	for _, r := range u.Read.Unread {
+		all = append(all, fmt.Sprintf("there may be objects of the ring in %s, which you may not list: name the "+
+			"ring's resources with --resource", r.Resource))
+	}
+	for _, resource := range u.Read.Narrowed {
+		all = append(all, fmt.Sprintf("you may list %s in namespace %s only: name the namespaces of the ring's "+
+			"objects with --object-namespace", resource, u.Query.Namespace))
+	}
+	if len(u.kinds()) == 0 {
+		all = append(all, "no object has a label of the ring: name the ring's resources with --resource")
+	}
+	return all
+}
+
+// reachesOtherNamespaces reports whether objects are stripped that another ring of this name may
+// have. Its shards are not those whose end is proved.
+func (u Uninstall) reachesOtherNamespaces() bool {
+	return len(u.Query.Namespaces) == 0 ||
+		slices.ContainsFunc(u.kinds(), func(k view.Kind) bool { return !k.Namespaced })
+}
+
+// resources are those of the ring as its sharder has them: children belong to a root.
+func (u Uninstall) resources() []api.Resource {
+	var roots []api.Resource
+	var namespaced []bool
+	var children []view.Kind
+	for _, k := range u.kinds() {
+		resource := k.GroupResource().String()
+		i := slices.IndexFunc(u.Read.Resources, func(c view.Count) bool { return c.Resource == resource })
+		if i >= 0 && u.Read.Resources[i].Objects == 0 {
+			children = append(children, k)
+			continue
+		}
+		roots = append(roots, api.Resource{GVR: k.GroupVersionResource, Namespaces: u.namespaces(k)})
+		namespaced = append(namespaced, k.Namespaced)
+	}
+	for _, k := range children {
+		placed := false
+		for i := range roots {
+			if k.Namespaced || !namespaced[i] {
+				roots[i].Children = append(roots[i].Children, k.GroupVersionResource)
+				placed = true
+			}
+		}
+		if !placed {
+			roots = append(roots, api.Resource{GVR: k.GroupVersionResource, Namespaces: u.namespaces(k)})
+			namespaced = append(namespaced, k.Namespaced)
+		}
+	}
+	return roots
+}
+
+func (u Uninstall) namespaces(k view.Kind) []string {
+	if !k.Namespaced {
+		return nil
+	}
+	return u.Query.Namespaces
+}
+
+// errNotElected means that the election was not won in time.
+var errNotElected = errors.New("the election of the sharder was not won")
+
+// Run removes the ring. config is that of the user, without a guard. A second run continues where
+// the first has ended.
+func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) error {
+	if obstacles := u.Obstacles(); len(obstacles) > 0 {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %s", obstacles[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
+	defer cancel()
+	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	elector, err := leaderelection.New(leases, leaderelection.Config{
+		Namespace: u.Query.Namespace, Name: u.Query.Election, Logger: u.Logger,
+		OnLost: func(error) {}, // Run tries again
+	})
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	guarded := rest.CopyConfig(config)
+	guarded.QPS = -1
+	guarded.Wrap(elector.WrapTransport)
+	kube, err := kubernetes.NewForConfig(guarded)
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	objects, err := metadata.NewForConfig(guarded)
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	s, err := sharder.New(kube, objects, c.Mapper, sharder.Config{
+		Ring: u.Query.Ring, Namespace: u.Query.Namespace, Resources: u.resources(), Logger: u.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	result := errNotElected
+	err = elector.Run(ctx, func(ctx context.Context) error {
+		result = s.StripLabels(ctx)
+		if result == nil {
+			result = u.delete(ctx, kube)
+		}
+		return result
+	})
+	if leader, ok := elector.Leader(); ok && errors.Is(result, errNotElected) {
+		result = fmt.Errorf("%w: %q leads", result, leader)
+	}
+	if result == nil && err == nil {
+		err = u.deleteElection(ctx, c.Kube)
+	}
+	if result == nil && err == nil {
+		err = u.verify(ctx, c)
+	}
+	if err = errors.Join(result, err); ctx.Err() != nil && err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: not done within %v (--timeout), run it again: %w", u.Timeout,
+			err)
+	} else if err != nil {
+		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
+	}
+	return nil
+}
+
+// delete deletes the history and the Leases of shards that have ended. It runs under the election,
+// after all objects were stripped. A replica that has started meanwhile holds a Lease, and has no
+// objects: then nothing is deleted.
+func (u Uninstall) delete(ctx context.Context, kube kubernetes.Interface) error {
+	list, err := kube.CoordinationV1().Leases(u.Query.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: shardstate.Selector(u.Query.Ring).String()})
+	if err != nil {
+		return fmt.Errorf("list Leases: %w", err)
+	}
+	for i := range list.Items {
+		s, err := view.ShardOf(u.Query.Ring, &list.Items[i], time.Now())
+		if err != nil {
+			return err
+		}
+		if !s.Ended() {
+			return fmt.Errorf("the objects are stripped, but shard %s is %s: a replica has started meanwhile, so the "+
+				"Leases and the history stay", s.Name, s.State)
+		}
+	}
+	name := sharder.HistoryName(u.Query.Ring)
+	m, err := kube.CoreV1().ConfigMaps(u.Query.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		err = kube.CoreV1().ConfigMaps(u.Query.Namespace).Delete(ctx, name, this(m))
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete ConfigMap %s: %w", name, err)
+	}
+	for i := range list.Items {
+		l := &list.Items[i]
+		err := kube.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, this(l))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete Lease %s: %w", l.Name, err)
+		}
+	}
+	return nil
+}
+
+// deleteElection deletes the Lease of the election, which this process has released, unless another
+// candidate has taken it.
+func (u Uninstall) deleteElection(ctx context.Context, kube kubernetes.Interface) error {
+	leases := kube.CoordinationV1().Leases(u.Query.Namespace)
+	l, err := leases.Get(ctx, u.Query.Election, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get Lease %s: %w", u.Query.Election, err)
+	}
+	if r := lease.RecordOf(l); !r.Released() {
+		return fmt.Errorf("the objects are stripped, but %q leads the election of the sharder: a replica has started "+
+			"meanwhile", r.Holder())
+	}
+	if err := leases.Delete(ctx, l.Name, this(l)); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete Lease %s: %w", l.Name, err)
+	}
+	return nil
+}
+
+// this deletes one version of one object.
+func this(o metav1.Object) metav1.DeleteOptions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+}
+
+// verify looks once more for what is left.
+func (u Uninstall) verify(ctx context.Context, c *Cluster) error {
+	var rights Rights
+	left, err := c.Ring(ctx, u.Query, &rights)
+	if err != nil && !errors.Is(err, ErrNoRing) {
+		return err
+	}
+	if n := len(left.Objects); n > 0 {
+		return fmt.Errorf("%d objects still have labels of the ring, %s among them", n,
+			left.Objects[0].Resource+"/"+left.Objects[0].Name)
+	}
+	return rights.Err()
+}

@@ -1,0 +1,266 @@
+package command_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+)
+
+// left returns what the namespace still has of the ring.
+func (w *world) left() (left []string) {
+	leases, err := w.kube.CoordinationV1().Leases("ns").List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	for _, l := range leases.Items {
+		left = append(left, "lease/"+l.Name)
+	}
+	maps, err := w.kube.CoreV1().ConfigMaps("ns").List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
+	for _, m := range maps.Items {
+		if strings.HasSuffix(m.Name, "bellwether.dev") ||
+			strings.Contains(fmt.Sprint(m.Labels, m.Annotations), "bellwether") {
+			left = append(left, "configmap/"+m.Name)
+		}
+	}
+	return left
+}
+
+func TestUninstallLeavesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		before := w.left()
+		out := w.require("uninstall", "checksums")
+		assert.Contains(t, out, "Nothing was changed.")
+		assert.Equal(t, []string{"configmaps labels and records of 8"}, lines(out, "configmaps"), out)
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+
+		out = w.require("uninstall", "checksums", "--confirm")
+		assert.Contains(t, out, "Ring checksums is removed.")
+		assert.Empty(t, w.left())
+		objects, err := w.kube.CoreV1().ConfigMaps("ns").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		assert.Len(t, objects.Items, 8, "the objects stay")
+
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "no Lease of a shard of this ring")
+
+		w.replica("a", nil) // the ring can be used again
+		w.after(20 * time.Second)
+		assert.Contains(t, w.require("ring", "checksums"), "ORPHANS (0)")
+	})
+}
+
+// A sharder that is elected on another Lease could run beside the removal.
+func TestUninstallNeedsToKnowTheElection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		require.NoError(t, w.kube.CoordinationV1().Leases("ns").Delete(t.Context(), "checksums-sharder",
+			metav1.DeleteOptions{}))
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "there is no Lease ns/checksums-sharder of the sharder's election")
+		assert.Empty(t, w.writes)
+		w.require("uninstall", "checksums", "--confirm", "--election=checksums-sharder")
+		assert.Empty(t, w.left())
+	})
+}
+
+// Two rings of one name, each in its namespace, have the same labels on their objects. The shards of
+// the other one are not proved to have ended.
+func TestUninstallSparesARingOfTheSameName(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		l, err := w.kube.CoordinationV1().Leases("ns").Get(t.Context(), "a", metav1.GetOptions{})
+		require.NoError(t, err)
+		l.Namespace, l.ResourceVersion, l.UID = "other", "", ""
+		_, err = w.kube.CoordinationV1().Leases("other").Create(t.Context(), l, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, w.require("ring", "checksums"), "Other namespaces have a ring of this name, too: other.")
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, `namespaces ["other"] have a ring of this name, too`)
+		w.forbidden["list leases "] = true // in all namespaces
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "other namespaces may have a ring of this name")
+		assert.Empty(t, w.writes)
+		w.require("uninstall", "checksums", "--confirm", "--object-namespace=ns")
+		assert.Empty(t, w.left())
+	})
+}
+
+// A ring in use is left alone, whether or not the clocks of its shards agree with this one's.
+func TestUninstallOfARingInUseChangesNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.settledRing()
+		before := w.left()
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "shard a is Ready: end all replicas first")
+		assert.ErrorContains(t, err, "shard b is Ready: end all replicas first")
+		a.stop() // b leads
+		w.after(time.Second)
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "b leads the election of the sharder")
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+	})
+}
+
+// A shard whose machine's clock is an hour behind looks dead. Its renewals prove that it is not.
+func TestUninstallBelievesNoClock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		w.ahead = time.Hour // the plugin's clock
+		_, err := w.kubectl("uninstall", "checksums", "--confirm", "--timeout=1m")
+		assert.ErrorContains(t, err, `the election of the sharder was not won: "b" leads`)
+		b.client.Inject(apisim.Faults{Refuse: func(r *http.Request) bool { // b is a shard only
+			return strings.HasSuffix(r.URL.Path, "/checksums-sharder")
+		}})
+		w.after(30 * time.Second)
+		out, err := w.kubectl("uninstall", "checksums", "--confirm", "--timeout=3m")
+		assert.ErrorContains(t, err, "not done within 3m0s")
+		assert.Contains(t, out, "Uncertain")
+		assert.Contains(t, out, "waiting for shards to end before the ring's labels are removed "+
+			`{"ring": "checksums", "shards": ["b"]}`)
+		w.ahead = 0
+		b.client.Inject(apisim.Faults{})
+		w.after(30 * time.Second)
+		assert.Contains(t, w.require("ring", "checksums"), "ORPHANS (0)", "no object was stripped")
+
+		b.stop()
+		w.after(time.Second)
+		w.require("uninstall", "checksums", "--confirm")
+		assert.Empty(t, w.left())
+	})
+}
+
+// A shard that was cut off is waited for until it is proved dead. Then its objects are stripped.
+func TestUninstallWaitsForTheProofOfADeath(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		b.pause()
+		a.pause()
+		w.after(31 * time.Second)
+		begun := time.Now()
+		w.require("uninstall", "checksums", "--confirm")
+		assert.GreaterOrEqual(t, time.Since(begun), 30*time.Second, "twice the duration of a Lease")
+		assert.Empty(t, w.left())
+	})
+}
+
+// A replica that starts while objects are stripped keeps its Lease.
+func TestAReplicaThatStartsDuringTheUninstallKeepsItsLease(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		var started atomic.Bool
+		w.before = func(r *http.Request) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/x0") &&
+				started.CompareAndSwap(false, true) {
+				w.replica("c", nil)
+				w.after(time.Second)
+			}
+		}
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		require.True(t, started.Load())
+		assert.ErrorContains(t, err, "a replica has started meanwhile")
+		w.before = nil
+		assert.Contains(t, w.left(), "lease/c")
+		w.after(30 * time.Second)
+		out := w.require("ring", "checksums")
+		assert.Equal(t, []string{"c Ready 8 0 0 0s"}, replaceAges(lines(out, "c", "Ready")), out)
+	})
+}
+
+func replaceAges(all []string) []string {
+	for i := range all {
+		all[i] = recent.ReplaceAllString(all[i], "0s")
+	}
+	return all
+}
+
+func TestUninstallNamesAllMissingRights(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		before := w.left()
+		for _, f := range []string{"delete leases", "delete configmaps", "patch configmaps"} {
+			w.forbidden[f] = true
+		}
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		require.Error(t, err)
+		assert.Contains(t, err.Error(), "delete on leases of API group coordination.k8s.io in namespace ns")
+		assert.Contains(t, err.Error(), `delete on configmaps of API group "" in namespace ns`)
+		assert.Contains(t, err.Error(), `patch on configmaps of API group "" in all namespaces`)
+		clear(w.forbidden)
+		w.forbidden["list pods"] = true
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "there may be objects of the ring in pods")
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+		w.require("uninstall", "checksums", "--confirm", "--resource=configmaps")
+		assert.Empty(t, w.left())
+	})
+}
+
+func TestFence(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		node := func(name string, ready corev1.ConditionStatus, labels map[string]string) {
+			_, err := w.kube.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+				Status: corev1.NodeStatus{
+					Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+				},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		node("works", corev1.ConditionTrue, nil)
+		node("lost", corev1.ConditionUnknown, nil)
+		node("excluded", corev1.ConditionUnknown, map[string]string{"fencing.bellwether.dev/exclude": "yes"})
+		node("given-up", corev1.ConditionUnknown, nil)
+		w.lose("given-up", v1alpha1.PhaseGivenUp, nil)
+		for name, problem := range map[string]string{
+			"works": "node works is Ready", "excluded": "remove it first", "gone": "there is no node gone",
+			"given-up": "kubectl annotate nodefence node-fence-given-up fencing.bellwether.dev/restart=1",
+		} {
+			_, err := w.kubectl("fence", name, "--confirm")
+			assert.ErrorContains(t, err, problem, name)
+		}
+		assert.Contains(t, w.require("fence", "lost"), "Nothing was created.")
+		w.forbidden["create nodefences"] = true
+		_, err := w.kubectl("fence", "lost", "--confirm")
+		assert.ErrorContains(t, err, "create on nodefences of API group fencing.bellwether.dev")
+		assert.Empty(t, w.writes)
+		clear(w.forbidden)
+
+		assert.Contains(t, w.require("fence", "lost", "--confirm"), "NodeFence node-fence-lost is created.")
+		client, err := dynamic.NewForConfig(w.server.Client("fencer").Config())
+		require.NoError(t, err)
+		u, err := client.Resource(v1alpha1.Resource()).Get(t.Context(), "node-fence-lost", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "lost", u.Object["node"])
+		assert.Equal(t, []string{v1alpha1.Finalizer}, u.GetFinalizers(), "as the fencer creates it")
+		out := w.require("fences")
+		assert.Equal(t, []string{"lost New 0 no - a fencer, which has not seen it yet"}, lines(out, "lost"), out)
+		_, err = w.kubectl("fence", "lost", "--confirm")
+		assert.ErrorContains(t, err, "node lost has a fence, in phase New")
+	})
+}

@@ -1,0 +1,2 @@
+// Package kubectl tests the plugin of kubectl with real replicas on a real control plane.
+package kubectl
