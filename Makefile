@@ -109,13 +109,12 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
 	@$(call gotest,metrics,unit-metrics,-race ./...)
-	@$(call gotest,cmd/kubectl-bellwether,unit-kubectl,-race ./...)
 	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
 	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
 
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
-heavy: $(LINT) $(GOTESTSUM) ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine
+heavy: $(LINT) $(GOTESTSUM) ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether
 	@echo "with a cold cache some 4 minutes on 2 cores"
 	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
 	@$(foreach m,$(HEAVY),$(call gotest,$(m),heavy-$(notdir $(m)),./...) &&) true
