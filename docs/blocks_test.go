@@ -37,8 +37,8 @@ func TestBlocksAreExcerpts(t *testing.T) {
 				var parsed any
 				assert.NoError(t, yaml.Unmarshal([]byte(strings.Join(dedent(b.lines), "\n")), &parsed), "%s:%d", p.path,
 					b.line)
-				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples or deploy", p.path,
-					b.line)
+				assert.True(t, isExcerpt(b.lines, manifests), "%s:%d: stands in no manifest of examples or deploy",
+					p.path, b.line)
 			case "":
 				for _, line := range b.lines {
 					assert.NotRegexp(t, `^func |:= |^apiVersion:`, line,

@@ -70,7 +70,9 @@ func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bi
 	}
 	dir := filepath.Join(cache, hash)
 	bin := Bin{ControlPlane: filepath.Join(dir, "controlplane"), KWOK: filepath.Join(dir, "kwok")}
-	return bin, once(ctx, dir, progress, func(temporary string) error { return build(ctx, source, temporary, dir, progress) })
+	return bin, once(ctx, dir, progress, func(temporary string) error {
+		return build(ctx, source, temporary, dir, progress)
+	})
 }
 
 // once has build fill a directory beside dir, unless dir exists, and renames it. So dir is complete or
