@@ -18,9 +18,11 @@ import (
 
 const root = "../../.."
 
-// apart are programs without images: the demo is for a terminal, and the other two have no manifests.
+// apart are programs without images: the demo and the plugin of kubectl are for a terminal, and the
+// other two have no manifests.
 var apart = []string{
-	"examples/demo", "examples/controllerruntime/elected", "examples/controllerruntime/operator",
+	"examples/demo", "cmd/kubectl-bellwether",
+	"examples/controllerruntime/elected", "examples/controllerruntime/operator",
 }
 
 // Every command and every example has an image.
