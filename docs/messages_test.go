@@ -18,7 +18,7 @@ import (
 var documented = map[string][]string{
 	"operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
-		"endpoints", "supervisor", "internal/leasehold",
+		"endpoints", "supervisor", "internal/leasehold", "internal/kube",
 	},
 	"fencing.md": {
 		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",

@@ -3,7 +3,6 @@ package endpoints
 import (
 	"context"
 
-	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,13 +15,7 @@ import (
 func (c Config) rights() []kube.Right {
 	var all []kube.Right
 	add := func(resource schema.GroupResource, namespace, name string, verbs ...string) {
-		for _, verb := range verbs {
-			of := name
-			if verb == "create" || verb == "list" { // cannot be restricted to a name
-				of = ""
-			}
-			all = append(all, kube.Right{Verb: verb, Resource: resource, Namespace: namespace, Name: of})
-		}
+		all = append(all, kube.RightsOn(resource, namespace, name, verbs...)...)
 	}
 	add(corev1.Resource("services"), c.Namespace, c.Service, "get")
 	add(discoveryv1.Resource("endpointslices"), c.Namespace, "", "list", "get", "create", "update", "delete")
@@ -45,11 +38,5 @@ func (c Config) rights() []kube.Right {
 func (r *Reconciler) sayMissingRights(ctx context.Context) {
 	ctx, cancel := r.share(ctx)
 	defer cancel()
-	missing, err := kube.MissingRights(ctx, r.client, r.config.rights())
-	switch {
-	case err != nil:
-		r.config.Logger.Debug("cannot ask which rights are missing", zap.Error(err))
-	case len(missing) > 0:
-		r.config.Logger.Warn("rights are missing: grant all of them", zap.String("grant", kube.Grants(missing)))
-	}
+	kube.SayMissingRights(ctx, r.client, r.config.rights(), r.config.Logger)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.uber.org/zap"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +20,32 @@ type Right struct {
 	Namespace, Name string // empty: of all
 }
 
+// RightsOn returns the rights to these verbs on a resource. name restricts them to one object, but for
+// create and list, which cannot be restricted.
+func RightsOn(resource schema.GroupResource, namespace, name string, verbs ...string) []Right {
+	rights := make([]Right, 0, len(verbs))
+	for _, verb := range verbs {
+		right := Right{Verb: verb, Resource: resource, Namespace: namespace}
+		if verb != "create" && verb != "list" {
+			right.Name = name
+		}
+		rights = append(rights, right)
+	}
+	return rights
+}
+
+// SayMissingRights logs all of these rights that are missing, so that a role is not mended one verb at
+// a time. Those on one resource have to follow one another.
+func SayMissingRights(ctx context.Context, client kubernetes.Interface, rights []Right, log *zap.Logger) {
+	missing, err := MissingRights(ctx, client, rights)
+	switch {
+	case err != nil:
+		log.Debug("cannot ask which rights are missing", zap.Error(err))
+	case len(missing) > 0:
+		log.Warn("rights are missing: grant all of them", zap.String("grant", Grants(missing)))
+	}
+}
+
 // errNoReview is returned for answers that are not those of an authorizer, as of a fake clientset.
 var errNoReview = errors.New("the answers to SelfSubjectAccessReviews are not those of an authorizer")
 
@@ -27,7 +54,7 @@ var errNoReview = errors.New("the answers to SelfSubjectAccessReviews are not th
 func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
 	// Who may ask may ask: another answer would be none.
 	asking := Right{Verb: "create", Resource: authorizationv1.Resource("selfsubjectaccessreviews")}
-	switch allowed, err := hasRight(ctx, client, asking); {
+	switch allowed, err := HasRight(ctx, client, asking); {
 	case err != nil:
 		return nil, err
 	case !allowed:
@@ -35,7 +62,7 @@ func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Ri
 	}
 	var missing []Right
 	for _, right := range rights {
-		allowed, err := hasRight(ctx, client, right)
+		allowed, err := HasRight(ctx, client, right)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +73,8 @@ func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Ri
 	return missing, nil
 }
 
-func hasRight(ctx context.Context, client kubernetes.Interface, right Right) (bool, error) {
+// HasRight asks the API server whether the client's user has a right.
+func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bool, error) {
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{

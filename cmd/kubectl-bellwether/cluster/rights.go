@@ -7,11 +7,11 @@ import (
 	"strings"
 	"sync"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Right is what a request needs.
@@ -79,19 +79,15 @@ func (r *Rights) Err() error {
 
 // review asks the API server which of these rights the user lacks, before a command that writes
 // begins. It changes nothing. A right that cannot be asked for counts as missing.
-func review(ctx context.Context, kube kubernetes.Interface, rights []Right) ([]Right, error) {
+func review(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
 	var missing []Right
 	for _, r := range rights {
-		answer, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: r.Namespace, Verb: r.Verb, Group: r.Resource.Group, Resource: r.Resource.Resource,
-				},
-			}}, metav1.CreateOptions{})
+		asked := kube.Right{Verb: r.Verb, Resource: r.Resource, Namespace: r.Namespace}
+		allowed, err := kube.HasRight(ctx, client, asked)
 		if err != nil {
 			return nil, fmt.Errorf("kubectl-bellwether: ask for the right to %s: %w", r, err)
 		}
-		if !answer.Status.Allowed {
+		if !allowed {
 			missing = append(missing, r)
 		}
 	}
