@@ -102,7 +102,7 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (workRequest, error)
 		}
 		q.at, q.childResources = at, root.ChildResources
 	}
-	s.asked[q.at.Resource].yes.Store(true)
+	s.asked[q.at.Resource].note()
 	if ctx.Err() != nil {
 		return workRequest{}, s.refused(q.at, fmt.Errorf("%w: %w", ErrNotMine, context.Cause(ctx)))
 	}

@@ -20,6 +20,13 @@ const unaskedInterval = time.Minute
 // asked is whether work on objects of a resource asks the shard.
 type asked struct{ yes, warned atomic.Bool }
 
+// note notes that it does. A write for each piece of work would make the workers wait for each other.
+func (a *asked) note() {
+	if !a.yes.Load() {
+		a.yes.Store(true)
+	}
+}
+
 // warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
 // calls Do for any. A reconciler that is not wrapped works as always, but other shards may work on
 // the same objects.

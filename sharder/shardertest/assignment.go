@@ -1,7 +1,6 @@
 package shardertest
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
@@ -68,15 +68,10 @@ func (r *Ring) ownerRecord(root types.UID, children []schema.GroupVersionResourc
 	for _, child := range children {
 		floor[child.GroupResource().String()] = ""
 	}
-	record, err := json.Marshal(struct {
-		UID        types.UID         `json:"uid"`
-		Shard      string            `json:"shard"`
-		LeaseUID   types.UID         `json:"leaseUID"`
-		Epoch      int64             `json:"epoch"`
-		State      string            `json:"state"`
-		ChildFloor map[string]string `json:"childFloor"`
-	}{root, r.Lease.Identity(), term.Epoch().LeaseUID, term.Epoch().Number, "owned", floor})
-	return string(record), err
+	return protocol.Record{
+		UID: root, Shard: r.Lease.Identity(), LeaseUID: term.Epoch().LeaseUID, Epoch: term.Epoch().Number,
+		State: protocol.StateOwned, ChildFloor: floor,
+	}.Encode(), nil
 }
 
 func (r *Ring) drain(root shard.Object) error {
