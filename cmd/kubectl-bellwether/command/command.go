@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -239,6 +240,16 @@ func (f *ringFlags) addPlace(c *cobra.Command) {
 	c.Flags().IntVar(&f.tokens, "tokens", ring.DefaultTokens, "TokensPerShard of the ring")
 }
 
+// connect returns the API server, and the ring of this name there.
+func (f *ringFlags) connect(e Environment, cmd *cobra.Command, name string) (Connection, cluster.RingQuery, error) {
+	at, err := e.Connect()
+	if err != nil {
+		return at, cluster.RingQuery{}, err
+	}
+	q, err := f.query(at, cmd, name)
+	return at, q, err
+}
+
 func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluster.RingQuery, error) {
 	q := cluster.RingQuery{
 		Namespace: c.Namespace, Ring: name, Election: f.election, Namespaces: f.namespaces,
@@ -278,11 +289,11 @@ func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluste
 func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 	if len(r.Others) > 0 && len(q.Namespaces) == 0 {
 		notes = append(notes, fmt.Sprintf("Other namespaces have a ring of this name, too: %s. Objects of all of them "+
-			"are counted. --object-namespace names those of this ring.", list(r.Others)))
+			"are counted. --object-namespace names those of this ring.", strings.Join(r.Others, ", ")))
 	}
 	if len(r.Narrowed) > 0 {
 		notes = append(notes, fmt.Sprintf("Only in namespace %s, for want of the right to list them in all: %s.",
-			r.Namespace, list(r.Narrowed)))
+			r.Namespace, strings.Join(r.Narrowed, ", ")))
 	}
 	var unread []string
 	for _, right := range r.Unread {
@@ -291,20 +302,10 @@ func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 	slices.Sort(unread)
 	if len(unread) > 0 {
 		notes = append(notes, fmt.Sprintf("Not looked for, for want of the right to list them: %s. If the ring has "+
-			"such objects, they are missing here. --resource names what it has.", list(slices.Compact(unread))))
+			"such objects, they are missing here. --resource names what it has.",
+			strings.Join(slices.Compact(unread), ", ")))
 	}
 	return notes
-}
-
-func list(names []string) string {
-	text := ""
-	for i, name := range names {
-		if i > 0 {
-			text += ", "
-		}
-		text += name
-	}
-	return text
 }
 
 func stateCell(s view.Shard) table.Cell {

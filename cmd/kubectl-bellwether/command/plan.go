@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,11 +24,7 @@ func (e Environment) plan() *cobra.Command {
 			if len(change.Without)+len(change.With) == 0 {
 				return errors.New("kubectl-bellwether: plan: needs --without or --with")
 			}
-			at, err := e.Connect()
-			if err != nil {
-				return err
-			}
-			q, err := f.query(at, c, args[0])
+			at, q, err := f.connect(e, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -67,7 +64,7 @@ func planTable(p view.Plan) *table.Table {
 
 func planNotes(p view.Plan) []string {
 	notes := []string{fmt.Sprintf("%d of %d objects move, with their children. Members now: %s. Then: %s.",
-		p.Objects-p.Stay, p.Objects, list(p.Before), list(p.After))}
+		p.Objects-p.Stay, p.Objects, strings.Join(p.Before, ", "), strings.Join(p.After, ", "))}
 	switch {
 	case p.Misfits():
 		notes = append(notes, fmt.Sprintf("Warning: %d objects are not with their owner on such a ring now. Either "+

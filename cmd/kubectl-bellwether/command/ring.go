@@ -24,11 +24,7 @@ func (e Environment) ring() *cobra.Command {
 		Short: "Show the shards of a ring, their objects, what is drained and what no shard has",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			at, err := e.Connect()
-			if err != nil {
-				return err
-			}
-			q, err := f.query(at, c, args[0])
+			at, q, err := f.connect(e, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -137,11 +133,7 @@ func (e Environment) orphans() *cobra.Command {
 		Short: "Show all objects of a ring that no living shard owns, and why",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			at, err := e.Connect()
-			if err != nil {
-				return err
-			}
-			q, err := f.query(at, c, args[0])
+			at, q, err := f.connect(e, c, args[0])
 			if err != nil {
 				return err
 			}

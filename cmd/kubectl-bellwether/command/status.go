@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -88,9 +89,9 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 		if len(v.Addresses) == 0 {
 			published.Colour = table.Bad
 		}
-		row := []any{v.Namespace, v.Name, published, list(v.Ports)}
+		row := []any{v.Namespace, v.Name, published, strings.Join(v.Ports, ", ")}
 		if on.wide {
-			row = append(row, list(v.Addresses))
+			row = append(row, strings.Join(v.Addresses, ", "))
 		}
 		services.Row(row...)
 	}

@@ -28,14 +28,11 @@ func (e Environment) uninstall() *cobra.Command {
 			"--confirm it shows what would be removed, and changes nothing. End all replicas first.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			at, err := e.Connect()
+			at, q, err := f.connect(e, c, args[0])
 			if err != nil {
 				return err
 			}
-			u := cluster.Uninstall{Timeout: timeout, Sure: f.election != "", Logger: warnings(e.ErrOut)}
-			if u.Query, err = f.query(at, c, args[0]); err != nil {
-				return err
-			}
+			u := cluster.Uninstall{Query: q, Timeout: timeout, Sure: f.election != "", Logger: warnings(e.ErrOut)}
 			var rights cluster.Rights
 			u.Read, err = at.Ring(c.Context(), u.Query, &rights)
 			if errors.Is(err, cluster.ErrNoRing) && len(u.Read.Objects) > 0 {

@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/metadata"
+
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/sharder"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
+)
+
+// RingQuery says which ring is read, and where its objects are looked for.
+type RingQuery struct {
+	Namespace, Ring string
+	// Election is the name of the Lease of the sharder's election.
+	Election string
+	// Resources of the ring, and their children. Empty: each listable resource is asked for objects
+	// with the ring's labels.
+	Resources []view.Kind
+	// Namespaces in which objects are looked for. Empty: all. A resource that may not be listed in
+	// all namespaces is listed in Namespace only.
+	Namespaces []string
+	// Selector selects the objects that are distributed. If it is not nil, those without any label of
+	// the ring count, too. Only with Resources.
+	Selector labels.Selector
+	// Key determines the places of objects. Nil: [api.ObjectKey].
+	Key api.KeyFunc
+}
+
+// ErrNoRing means that there is no Lease of a shard of the ring.
+var ErrNoRing = errors.New("kubectl-bellwether: no Lease of a shard of this ring")
+
+// Read is what was read of a ring.
+type Read struct {
+	view.Ring
+	Objects []view.Object
+	// Kinds are the resources in which objects were found.
+	Kinds []view.Kind
+	// Narrowed are the resources that could be listed in the ring's namespace only.
+	Narrowed []string
+	// Unread are the rights that are missing to look for objects in other resources.
+	Unread []Right
+	// Others are the other namespaces with Leases of a ring of this name. Objects do not say to which
+	// one they belong. OthersUnread means that the user may not list Leases in all namespaces.
+	Others       []string
+	OthersUnread bool
+}
+
+// Members reads the ring without its objects.
+func (c *Cluster) Members(ctx context.Context, q RingQuery, rights *Rights) (view.Ring, error) {
+	leases, err := c.Leases(ctx, q.Namespace, shardstate.Selector(q.Ring).String(), rights)
+	if err != nil {
+		return view.Ring{}, err
+	}
+	now := c.Now()
+	var shards []view.Shard
+	for i := range leases {
+		s, err := view.ShardOf(q.Ring, &leases[i], now)
+		if err != nil {
+			return view.Ring{}, fmt.Errorf("kubectl-bellwether: %w", err)
+		}
+		shards = append(shards, s)
+	}
+	var election *view.Election
+	l, err := c.Kube.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Election, metav1.GetOptions{})
+	switch {
+	case rights.refused(err, Right{"get", coordinationv1.Resource("leases"), q.Namespace}), apierrors.IsNotFound(err):
+	case err != nil:
+		return view.Ring{}, fmt.Errorf("kubectl-bellwether: get Lease %s/%s: %w", q.Namespace, q.Election, err)
+	default:
+		if e, ok := view.ElectionOf(l, now); ok {
+			election = &e
+		}
+	}
+	r := view.RingOf(q.Namespace, q.Ring, election, shards, nil)
+	if len(shards) == 0 && rights.Err() == nil {
+		return r, fmt.Errorf("%w: %s in namespace %s", ErrNoRing, q.Ring, q.Namespace)
+	}
+	return r, nil
+}
+
+// Ring reads a ring with its objects. If there is no Lease of a shard, it returns an [ErrNoRing] with
+// what was read.
+func (c *Cluster) Ring(ctx context.Context, q RingQuery, rights *Rights) (Read, error) {
+	members, missing := c.Members(ctx, q, rights)
+	if missing != nil && !errors.Is(missing, ErrNoRing) {
+		return Read{}, missing
+	}
+	read, err := c.objects(ctx, q, rights)
+	if err != nil {
+		return Read{}, err
+	}
+	var everywhere Rights
+	leases, err := c.Leases(ctx, "", shardstate.Selector(q.Ring).String(), &everywhere)
+	if err != nil {
+		return Read{}, err
+	}
+	read.OthersUnread = everywhere.Err() != nil
+	for _, l := range leases {
+		if l.Namespace != q.Namespace && !slices.Contains(read.Others, l.Namespace) {
+			read.Others = append(read.Others, l.Namespace)
+		}
+	}
+	slices.Sort(read.Others)
+	read.Ring = view.RingOf(q.Namespace, q.Ring, members.Sharder, members.Shards, read.Objects)
+	return read, missing
+}
+
+// objects reads the objects of the ring.
+func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Read, error) {
+	kinds, given := q.Resources, len(q.Resources) > 0
+	if !given {
+		var err error
+		if kinds, err = c.Listable(); err != nil {
+			return Read{}, err
+		}
+	}
+	var mu sync.Mutex
+	var read Read
+	var failures []error
+	var unread Rights
+	var all sync.WaitGroup
+	slots := make(chan struct{}, lists)
+	for _, k := range kinds {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			objects, narrowed, err := c.objectsOf(ctx, q, k, &unread)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failures = append(failures, err)
+			}
+			read.Objects = append(read.Objects, objects...)
+			if len(objects) > 0 {
+				read.Kinds = append(read.Kinds, k)
+			}
+			if narrowed {
+				read.Narrowed = append(read.Narrowed, k.GroupResource().String())
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return Read{}, err
+	}
+	slices.SortFunc(read.Kinds, func(a, b view.Kind) int { return strings.Compare(a.String(), b.String()) })
+	slices.Sort(read.Narrowed)
+	if given { // what the user has named has to be readable
+		for _, r := range unread.missing {
+			rights.refused(apierrors.NewForbidden(r.Resource, "", nil), r)
+		}
+	} else {
+		read.Unread = unread.missing
+	}
+	return read, nil
+}
+
+// objectsOf reads the objects of the ring in one resource. narrowed means that they were looked for
+// in the ring's namespace only.
+func (c *Cluster) objectsOf(ctx context.Context, q RingQuery, k view.Kind, unread *Rights,
+) (objects []view.Object, narrowed bool, err error) {
+	namespaces := q.Namespaces
+	if len(namespaces) == 0 || !k.Namespaced {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		found, refusal, err := c.list(ctx, q, k, namespace)
+		if refusal != nil && namespace == "" && k.Namespaced {
+			var narrower []view.Object
+			var again error
+			if narrower, again, err = c.list(ctx, q, k, q.Namespace); again == nil && err == nil {
+				found, refusal, narrowed = narrower, nil, true
+			}
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		unread.refused(refusal, Right{"list", k.GroupResource(), namespace})
+		objects = append(objects, found...)
+	}
+	return objects, narrowed, nil
+}
+
+// list reads the objects of the ring in one resource and namespace. refusal says that the user may
+// not.
+func (c *Cluster) list(ctx context.Context, q RingQuery, k view.Kind, namespace string,
+) (objects []view.Object, refusal, err error) {
+	// Those with a record, and the children and others that have only the label of a shard.
+	selectors := []string{
+		api.SealLabel(q.Ring), fmt.Sprintf("%s,!%s", api.ShardLabel(q.Ring), api.SealLabel(q.Ring)),
+	}
+	if q.Selector != nil {
+		unlabelled := fmt.Sprintf("!%s,!%s", api.ShardLabel(q.Ring), api.SealLabel(q.Ring))
+		if !q.Selector.Empty() {
+			unlabelled += "," + q.Selector.String()
+		}
+		selectors = append(selectors, unlabelled)
+	}
+	client := metadata.ResourceInterface(c.Metadata.Resource(k.GroupVersionResource))
+	if namespace != "" {
+		client = c.Metadata.Resource(k.GroupVersionResource).Namespace(namespace)
+	}
+	for _, selector := range selectors {
+		options := metav1.ListOptions{LabelSelector: selector, Limit: page}
+		for {
+			list, err := client.List(ctx, options)
+			switch {
+			case apierrors.IsForbidden(err):
+				return nil, err, nil
+			case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err): // it is gone, or has no objects
+				return objects, nil, nil
+			case err != nil:
+				return nil, nil, fmt.Errorf("kubectl-bellwether: list %s: %w", k.GroupResource(), err)
+			}
+			for i := range list.Items {
+				o := &list.Items[i]
+				if k.Resource == "configmaps" && k.Group == "" && o.Name == sharder.HistoryName(q.Ring) {
+					continue // the ring's own, which it does not distribute
+				}
+				objects = append(objects, view.ObjectOf(q.Ring, k, o, q.Key))
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return objects, nil, nil
+}
