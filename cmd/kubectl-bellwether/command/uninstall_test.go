@@ -125,7 +125,8 @@ func TestUninstallOfARingInUseChangesNothing(t *testing.T) {
 func TestUninstallBelievesNoClock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.settledRing()
-		a.stop()
+		a.stop() // b leads
+		w.after(time.Second)
 		w.ahead = time.Hour // the plugin's clock
 		_, err := w.kubectl("uninstall", "checksums", "--confirm", "--timeout=1m")
 		assert.ErrorContains(t, err, `the election of the sharder was not won: "b" leads`)
