@@ -61,6 +61,8 @@
 //	a shard releases its Lease the sharder assigns its objects to others at once
 //	a shard dies               after two lease durations the sharder takes its Lease, once; then as
 //	                           above
+//	a shard is drained         its Lease has shardlease.DrainAnnotation: it is no member, and its
+//	                           objects move as if the others had joined a ring without it
 //	a user edits labels        the sharder restores the labels from the record
 //	a user removes everything  the sharder asks the shards that may be at work, one after another;
 //	                           see below

@@ -131,8 +131,8 @@ func takeBack(c <-chan struct{}) {
 	}
 }
 
-// awaitQuiet waits for delay, or for news. With busy, it waits until no work is left, or until
-// there has been no progress for delay.
+// awaitQuiet waits for delay, or for news. With busy, it waits for news, or until no work is left, or
+// until there has been no progress for delay.
 func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(delay)
@@ -152,6 +152,7 @@ func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-limit.C:
+		case <-news:
 		case <-e.progress:
 			timer.Stop()
 			continue

@@ -186,13 +186,13 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
 	now := g.clock.Now()
 	g.mu.Lock()
-	var changed bool
-	if deleted {
-		changed = g.tracker.ObserveAbsence(l.Name, now)
-		delete(g.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
-	} else {
-		changed = g.tracker.Observe(l, now)
-	}
+	changed := g.observe(l.Name, func() bool {
+		if deleted {
+			delete(g.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
+			return g.tracker.ObserveAbsence(l.Name, now)
+		}
+		return g.tracker.Observe(l, now)
+	})
 	g.attest(l.Name)
 	g.mu.Unlock()
 	if changed {
@@ -218,6 +218,14 @@ func (g *shardLeases) attest(shard string) {
 	if g.witness != nil {
 		g.witness.See(types.NamespacedName{Namespace: g.namespace, Name: shard}, lease.RecordOf(g.tracker.Lease(shard)))
 	}
+}
+
+// observe has the tracker take in a version of a shard's Lease, and reports whether something changed
+// that decisions depend on. The caller holds mu.
+func (g *shardLeases) observe(shard string, take func() (changed bool)) bool {
+	drained := shardlease.Drained(g.tracker.Lease(shard))
+	changed := take()
+	return changed || drained != shardlease.Drained(g.tracker.Lease(shard))
 }
 
 // get reads the Lease of a shard. It returns nil if the Lease does not exist.
@@ -256,7 +264,7 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	}
 	now := g.clock.Now()
 	g.mu.Lock()
-	changed := g.tracker.ObserveRead(t.Shard, epochOf(t), l, now)
+	changed := g.observe(t.Shard, func() bool { return g.tracker.ObserveRead(t.Shard, epochOf(t), l, now) })
 	g.mu.Unlock()
 	if changed {
 		g.tell()
@@ -283,7 +291,7 @@ func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 }
 
 // membership returns the present members, and after how long they may change although no Lease
-// changes; zero: never.
+// changes; zero: never. Shards that are to be drained are members only if there are no others.
 func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -302,15 +310,22 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 		}
 	}
 	g.last = present
-	var members []protocol.OwnerEpoch
+	var members, drained []protocol.OwnerEpoch
 	wait, _ := g.tracker.Next(now)
 	for name, t := range present {
-		delay := g.damping.wait(name, now.Monotonic)
-		if delay == 0 {
+		switch delay := g.damping.wait(name, now.Monotonic); {
+		case delay > 0:
+			if wait == 0 || delay < wait {
+				wait = delay
+			}
+		case shardlease.Drained(g.tracker.Lease(name)):
+			drained = append(drained, t)
+		default:
 			members = append(members, t)
-		} else if wait == 0 || delay < wait {
-			wait = delay
 		}
+	}
+	if len(members) == 0 {
+		members = drained
 	}
 	return protocol.NewMembership(members...), wait
 }

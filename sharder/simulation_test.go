@@ -92,6 +92,22 @@ func TestSimulatedWarmShards(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
+// TestSimulatedDrains proves the same while an administrator has shards drained, and takes that back.
+func TestSimulatedDrains(t *testing.T) {
+	s := sharding()
+	s.Interfere = func(w *sim.World, r *rand.Rand) {
+		if r.IntN(2) == 0 {
+			meddle(w, r)
+			return
+		}
+		value := []string{"null", `""`}[r.IntN(2)]
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, shardlease.DrainAnnotation, value)
+		_, _ = leasesOf(w).Patch(context.Background(), string(rune('a'+r.IntN(3))), types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
+	}
+	sim.Prove(t, s, sim.Schedules(t, 20))
+}
+
 // oneFamilyOneShard is the rule that no two shards work on a family at the same time, and that no
 // child leaves the shard that works on its root.
 func oneFamilyOneShard(w *sim.World) sim.Rule {

@@ -18,4 +18,8 @@ const (
 	// LeavingAnnotation marks a claimed Lease whose shard was asked to stop, until it has released
 	// the Lease.
 	LeavingAnnotation = "ring.bellwether.dev/leaving"
+
+	// DrainAnnotation is set by an administrator: the shard is to get no objects, and to let go of
+	// those that it has.
+	DrainAnnotation = "ring.bellwether.dev/drain"
 )

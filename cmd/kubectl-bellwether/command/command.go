@@ -46,15 +46,16 @@ func New(e Environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-bellwether",
 		Short: "Show elections, rings of shards, endpoints and fences",
-		Long: "Show elections, rings of shards, endpoints and fences. Only fence and uninstall write, and only with " +
-			"--confirm.",
+		Long: "Show elections, rings of shards, endpoints and fences. Only drain, fence and uninstall write, and " +
+			"only with --confirm.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl bellwether"},
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.SetIn(e.In)
 	root.SetOut(e.Out)
 	root.SetErr(e.ErrOut)
-	root.AddCommand(e.status(), e.ring(), e.explain(), e.plan(), e.orphans(), e.fences(), e.uninstall(), e.fence())
+	root.AddCommand(e.status(), e.ring(), e.explain(), e.plan(), e.orphans(), e.fences(), e.uninstall(),
+		e.drain(), e.fence())
 	return root
 }
 
@@ -320,6 +321,9 @@ func stateCell(s view.Shard) table.Cell {
 	}
 	if s.Leaving {
 		c.Text += ",leaving"
+	}
+	if s.Drained {
+		c.Text += ",drained"
 	}
 	return c
 }

@@ -100,6 +100,13 @@ func (w *world) playScenes(show func(commands ...string)) {
 	show("status", "ring checksums", "explain configmap/x1", "plan checksums --without checksums-a",
 		"plan checksums --with checksums-c", "fences")
 
+	// A shard is drained, and no more.
+	show("drain checksums-a", "drain checksums-a --confirm")
+	w.after(5 * time.Second)
+	show("ring checksums --resource configmaps")
+	show("drain checksums-a --undo --confirm")
+	w.after(5 * time.Second)
+
 	// A shard joins, and work on an object that it should have does not end.
 	hanging.Store(ptr.To("x0"))
 	w.touch("x0")

@@ -69,6 +69,9 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 	}
 	for _, r := range s.Rings {
 		ready := table.Cell{Text: fmt.Sprintf("%d/%d", r.Ready, r.Members), Colour: table.Good}
+		if r.Drained > 0 {
+			ready.Text += fmt.Sprintf(", %d drained", r.Drained)
+		}
 		if r.Ready < r.Members || r.Members == 0 {
 			ready.Colour = table.Warning
 		}

@@ -51,7 +51,7 @@ func ExplanationOf(x sharder.Explanation, root Object, r Ring, now time.Time) Ex
 	var owner *Shard
 	if root.Owner != nil {
 		e.Epoch = root.Owner.Epoch.Number
-		owner = r.shard(root.Owner.Shard)
+		owner = r.Shard(root.Owner.Shard)
 		e.OwnerState = "Gone"
 		if owner != nil {
 			e.OwnerState = owner.State

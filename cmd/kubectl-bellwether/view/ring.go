@@ -67,7 +67,7 @@ func RingOf(namespace, name string, sharder *Election, shards []Shard, objects [
 		} else {
 			c.Objects++
 		}
-		if s := r.shard(o.holder()); s != nil {
+		if s := r.Shard(o.holder()); s != nil {
 			switch {
 			case child:
 				s.Children++
@@ -106,7 +106,8 @@ func byName(a, b Object) int {
 	)
 }
 
-func (r Ring) shard(name string) *Shard {
+// Shard returns a shard by its name; nil: there is none.
+func (r Ring) Shard(name string) *Shard {
 	i := slices.IndexFunc(r.Shards, func(s Shard) bool { return s.Name == name })
 	if i < 0 {
 		return nil
@@ -126,7 +127,7 @@ func (r Ring) orphaned(o Object, child bool) string {
 		return fmt.Sprintf("shard %s has let go of it, and the sharder has to assign it", o.Owner.Shard)
 	}
 	name := o.holder()
-	s := r.shard(name)
+	s := r.Shard(name)
 	switch {
 	case s == nil:
 		return fmt.Sprintf("shard %s has no Lease", name)
@@ -142,15 +143,43 @@ func (r Ring) orphaned(o Object, child bool) string {
 	return ""
 }
 
-// Members are the names of the shards among which objects are distributed, sorted.
+// Members are the names of the shards among which objects are distributed, sorted: those that are not
+// drained, unless all are.
 func (r Ring) Members() []string {
-	names := []string{}
+	names, drained := []string{}, []string{}
 	for _, s := range r.Shards {
-		if s.state.Member() {
+		switch {
+		case !s.state.Member():
+		case s.Drained:
+			drained = append(drained, s.Name)
+		default:
 			names = append(names, s.Name)
 		}
 	}
+	if len(names) == 0 {
+		return drained
+	}
 	return names
+}
+
+// MembersBesides are the members but one.
+func (r Ring) MembersBesides(shard string) []string {
+	return slices.DeleteFunc(r.Members(), func(name string) bool { return name == shard })
+}
+
+// DrainObstacle says why a shard must not be drained; empty: it may.
+func (r Ring) DrainObstacle(shard string) string {
+	switch s := r.Shard(shard); {
+	case s == nil:
+		return fmt.Sprintf("ring %s has no shard %s", r.Name, shard)
+	case s.Drained:
+		return fmt.Sprintf("shard %s is drained already. --undo takes that back", shard)
+	case !s.state.Member():
+		return fmt.Sprintf("shard %s is %s, and gets no objects", shard, s.State)
+	case len(r.MembersBesides(shard)) == 0:
+		return "no other shard could get its objects"
+	}
+	return ""
 }
 
 // Summary is one line about a ring.
@@ -159,7 +188,9 @@ type Summary struct {
 	Name      string `json:"name"`
 	Members   int    `json:"members"`
 	Ready     int    `json:"ready"`
-	Others    int    `json:"others"` // Leases of shards that have ended, or are malformed
+	// Drained are neither members nor others, unless all are.
+	Drained int `json:"drained,omitempty"`
+	Others  int `json:"others"` // Leases of shards that have ended, or are malformed
 	// Sharder is the holder of the sharder's election, unless its Lease has expired.
 	Sharder string `json:"sharder,omitempty"`
 }
@@ -168,11 +199,15 @@ type Summary struct {
 func (r Ring) Summary() Summary {
 	s := Summary{Namespace: r.Namespace, Name: r.Name, Members: len(r.Members())}
 	for _, shard := range r.Shards {
-		if shard.State == "Ready" {
+		member := slices.Contains(r.Members(), shard.Name)
+		switch {
+		case member && shard.State == "Ready":
 			s.Ready++
+		case !member && shard.state.Member():
+			s.Drained++
 		}
 	}
-	s.Others = len(r.Shards) - s.Members
+	s.Others = len(r.Shards) - s.Members - s.Drained
 	if r.Sharder != nil && r.Sharder.State == Held {
 		s.Sharder = r.Sharder.Holder
 	}

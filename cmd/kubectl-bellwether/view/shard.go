@@ -19,6 +19,8 @@ type Shard struct {
 	Problem string `json:"problem,omitempty"`
 	// Leaving means that the shard was asked to stop, and has not released its Lease yet.
 	Leaving bool `json:"leaving,omitempty"`
+	// Drained means that an administrator wants the shard to let go of its objects, and to get none.
+	Drained bool `json:"drained,omitempty"`
 	// Pod has claimed the name of the shard; empty: the name was not claimed.
 	Pod      string `json:"pod,omitempty"`
 	Epoch    int64  `json:"epoch"`
@@ -38,7 +40,7 @@ type Shard struct {
 func ShardOf(ring string, l *coordinationv1.Lease, now time.Time) (Shard, error) {
 	s := Shard{
 		Name: l.Name, LeaseUID: string(l.UID), Pod: l.Annotations[shardrecord.PodAnnotation],
-		Duration: ptr.Deref(l.Spec.LeaseDurationSeconds, 0),
+		Duration: ptr.Deref(l.Spec.LeaseDurationSeconds, 0), Drained: shardlease.Drained(l),
 	}
 	_, s.Leaving = l.Annotations[shardrecord.LeavingAnnotation]
 	if e, err := shardlease.EpochOf(l); err == nil {

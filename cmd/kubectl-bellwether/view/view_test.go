@@ -206,7 +206,7 @@ func TestObjectsAreCounted(t *testing.T) {
 		{Resource: "pods", Name: "p", Shard: "a", Controller: "x"},
 	})
 	assert.Equal(t, []Count{{"configmaps", 3, 0}, {"pods", 0, 1}}, r.Resources)
-	a := r.shard("a")
+	a := r.Shard("a")
 	assert.Equal(t, []int{2, 1, 1}, []int{a.Objects, a.Children, a.Draining})
 	require.Len(t, r.Drains, 2)
 	assert.Equal(t, "z", r.Drains[0].Name, "the longest first")
@@ -247,7 +247,7 @@ func TestPlan(t *testing.T) {
 		assert.Equal(t, "c", m.From, "only objects of the shard that leaves move")
 		moved += m.Objects
 	}
-	assert.Equal(t, r.shard("c").Objects, moved)
+	assert.Equal(t, r.Shard("c").Objects, moved)
 	assert.Equal(t, 10, moved+p.Stay)
 
 	with := change

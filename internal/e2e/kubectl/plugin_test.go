@@ -173,6 +173,17 @@ func TestPluginShowsARingAndAnElection(t *testing.T) {
 
 	t.Run("with too few rights", func(t *testing.T) { u.requireRightsAreNamed(t) })
 
+	// A shard is drained, and no more.
+	u.run("drain", "a", "--confirm")
+	require.Eventually(t, func() bool {
+		r := u.ring()
+		return len(r.Drains) == 0 && r.Shards[0].State == "Ready" && r.Shards[0].Objects == 0
+	}, patience, poll)
+	out = u.run("status")
+	assert.Equal(t, []string{"1/1,", "1", "drained"}, row(out, u.namespace, u.namespace)[2:5], out)
+	u.run("drain", "a", "--undo", "--confirm")
+	require.Eventually(t, func() bool { return settled(2)() && u.ring().Shards[0].Objects > 0 }, patience, poll)
+
 	// The plan comes true.
 	var planned struct {
 		Moves []struct {

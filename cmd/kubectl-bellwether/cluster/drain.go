@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
+)
+
+// DrainRights are what it takes to drain a shard, or to take that back.
+func DrainRights(namespace string) []Right {
+	leases := coordinationv1.Resource("leases")
+	return []Right{{"get", leases, namespace}, {"list", leases, namespace}, {"patch", leases, namespace}}
+}
+
+// ShardLease reads the Lease of a shard.
+func (c *Cluster) ShardLease(ctx context.Context, namespace, shard string) (*coordinationv1.Lease, error) {
+	l, err := c.Kube.CoordinationV1().Leases(namespace).Get(ctx, shard, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("kubectl-bellwether: get Lease %s/%s: %w", namespace, shard, err)
+	}
+	if l.Labels[shardlease.RingLabel] == "" {
+		return nil, fmt.Errorf("kubectl-bellwether: Lease %s/%s is not that of a shard: it has no label %s", namespace,
+			shard, shardlease.RingLabel)
+	}
+	return l, nil
+}
+
+// Drain has the shard of this Lease drained, or takes that back. If the Lease was replaced since it was
+// read, it is left alone.
+func (c *Cluster) Drain(ctx context.Context, l *coordinationv1.Lease, wanted bool) error {
+	var value any
+	if wanted {
+		value = ""
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": l.UID, "annotations": map[string]any{shardlease.DrainAnnotation: value},
+	}})
+	if err == nil {
+		_, err = c.Kube.CoordinationV1().Leases(l.Namespace).Patch(ctx, l.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: "kubectl-bellwether"})
+	}
+	if err != nil {
+		return fmt.Errorf("kubectl-bellwether: patch Lease %s/%s: %w", l.Namespace, l.Name, err)
+	}
+	return nil
+}

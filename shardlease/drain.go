@@ -1,0 +1,26 @@
+package shardlease
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
+)
+
+// DrainAnnotation on the Lease of a shard asks the sharder to drain it. The shard gets no objects, and
+// lets go of those that it has, one after the other, each when the work on it has ended. It stays a
+// shard, and works on what it still has. The value does not matter. Only the removal of the annotation
+// ends this: a shard that restarts under its name finds it.
+//
+//	kubectl annotate lease <shard> ring.bellwether.dev/drain=
+//
+// If all shards of a ring are to be drained, none is.
+const DrainAnnotation = shardrecord.DrainAnnotation
+
+// Drained reports whether the shard of this Lease is to be drained. l may be nil.
+func Drained(l *coordinationv1.Lease) bool {
+	if l == nil {
+		return false
+	}
+	_, drained := l.Annotations[DrainAnnotation]
+	return drained
+}
