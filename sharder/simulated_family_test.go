@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -29,8 +30,10 @@ type births struct {
 	mu    sync.Mutex
 	alive map[types.UID]birth
 	work  map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
-	lost  string                                          // a child taken from work on its root, or ""
+	lost  string                                          // what went wrong with a child, or ""
 	fresh *freshness
+	// holders are those of Leases.
+	holders map[string]string
 }
 
 type birth struct {
@@ -39,6 +42,7 @@ type birth struct {
 	by      string // client that created it
 	stamped bool
 	edited  bool // a user has changed its label, so work may not see it
+	late    bool // its creator had lost its Lease, and has stood still meanwhile
 }
 
 const user = "somebody"
@@ -47,6 +51,7 @@ const user = "somebody"
 func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
 		alive: map[types.UID]birth{}, work: map[types.UID]map[*sim.Process]*shardlease.Term{}, fresh: newFreshness(),
+		holders: map[string]string{},
 	})
 	return b.(*births)
 }
@@ -64,6 +69,9 @@ func (b *births) see(c apisim.Change) {
 	if c.After == nil {
 		delete(b.work, o.GetUID())
 	}
+	if o.GetKind() == "Lease" {
+		b.holders[o.GetName()], _, _ = unstructured.NestedString(o.Content(), "spec", "holderIdentity")
+	}
 	if o.GetKind() != "Pod" || owner == nil {
 		return
 	}
@@ -75,12 +83,29 @@ func (b *births) see(c apisim.Change) {
 		return
 	case c.Before == nil:
 		known = birth{root: owner.UID, name: o.GetName(), by: c.Client, stamped: o.GetLabels()[label] != ""}
+		known.late = b.late(known)
 	case c.Client == user && c.Before.GetLabels()[label] != c.After.GetLabels()[label]:
 		known.edited = true
 	default:
 		b.leaves(known, c)
 	}
 	b.alive[o.GetUID()] = known
+}
+
+// late reports whether a child was created when another could already work on its root. Only a process
+// that has stood still between its last check and its request does that, and no client can prevent it.
+func (b *births) late(child birth) bool {
+	shard := identity(child.by)
+	if child.by == user || b.holders[shard] == shard {
+		return false
+	}
+	for p := range b.work[child.root] {
+		if p.Name == child.by && p.HasPaused() {
+			return true
+		}
+	}
+	b.lost = fmt.Sprintf("%s creates child %s, and its Lease is held by %q", child.by, child.name, b.holders[shard])
+	return false
 }
 
 // leaves records a child that is taken from a shard while the shard works on its root, because the
@@ -123,7 +148,7 @@ func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (e
 	}
 }
 
-// loss returns the child that leaves has recorded, or an empty string.
+// loss returns what leaves or late have recorded, or an empty string.
 func (b *births) loss() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,13 +157,13 @@ func (b *births) loss() string {
 
 // unseen returns a child of a root that is not shown to the work that begins in p. The work of
 // another shard, or of an earlier process of the same shard, has created the child. A child does
-// not count if a user has created it or changed its label.
+// not count if a user has created it or changed its label, or if it was created too late.
 func (b *births) unseen(root types.UID, p *sim.Process, shown func(name string) bool) (child birth, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, child := range b.alive {
 		switch {
-		case child.root != root, child.by == user, child.by == p.Name, child.edited:
+		case child.root != root, child.by == user, child.by == p.Name, child.edited, child.late:
 		case identity(child.by) == identity(p.Name) && !child.stamped: // the sharder has to label it first
 		case !shown(child.name):
 			return child, true

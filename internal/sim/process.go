@@ -160,6 +160,14 @@ func (p *Process) working() bool {
 	return aware && p.acting()
 }
 
+// HasPaused reports whether the process has ever been stopped, so that it may have acted on what it
+// knew before.
+func (p *Process) HasPaused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused || !p.woken.IsZero()
+}
+
 // Alive reports whether the process has not ended: a stopped one has not.
 func (p *Process) Alive() bool {
 	p.mu.Lock()
