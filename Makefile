@@ -70,8 +70,9 @@ api: ## write what the public packages export to docs/api
 fix: $(LINT) ## let the linters format and mend what they can
 	@for m in $(MODULES) $(HEAVY); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
 
-generate: ## deep copies and the manifest of NodeFence, from its types; the dashboards
+generate: ## deep copies and manifests of NodeFence and Widget, from their types; the dashboards
 	@go generate ./fencing/... ./internal/fencing/...
+	@go generate -C examples/controllerruntime ./operator/...
 	@go run -C internal/dashboards .
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
@@ -175,7 +176,7 @@ E2E_LENGTHY := ^TestRollOutsBesideTheRealControllers$$|^TestMigrationToShardsAnd
 ^TestThousandsOfTheDeadAreRemoved$$|^TestFamiliesMoveWhenReplicasComeAndGo$$|^TestFencerThatIsCutOff$$|^TestConcurrentEdits$$|\
 ^TestVolumeOfAPodThatIsDeletedByForceStays$$|^TestFenceConsistsOfEffects$$|^TestMixedTeam|^TestServersPauseAndReturnWithTheirData$$|\
 ^TestNodeReboots$$|^TestNodeHangs$$|^TestNodeLosesItsNetwork$$|^TestNodeIsOutOfService$$|^TestNodeIsRemovedWhileItRuns$$|^TestKubeletDies$$|\
-^TestHungNodeIsFenced$$|^TestRollOutOfARing$$|^TestPluginShowsARingAndAnElection$$
+^TestHungNodeIsFenced$$|^TestRollOutOfARing$$|^TestPluginShowsARingAndAnElection$$|^TestOperatorOfACustomResource$$
 E2E_LENGTHY := $(subst | ,|,$(E2E_LENGTHY))
 
 # The programs that the tests start have the race detector; the tests themselves have it in make verify.

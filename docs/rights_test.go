@@ -34,6 +34,13 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	} {
 		assert.Equal(t, grants(t, manifests...), granted[of], of)
 	}
+	// The operator distributes Widgets instead, and its work is to write their status.
+	operator := grants(t, "controllerruntime/operator/rbac.yaml")
+	assert.Equal(t, []string{"update"}, operator["widgets/status"])
+	operator["configmaps"] = sorted(append(operator["configmaps"], operator["widgets"]...))
+	delete(operator, "widgets")
+	delete(operator, "widgets/status")
+	assert.Equal(t, granted["sharder"], operator, "operator")
 	// The rights for its methods have to exist before a node is lost. The rights for deletions
 	// beyond a fence need not.
 	fencer := map[string][]string{}

@@ -112,11 +112,18 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 	if runtime.GOOS != "linux" {
 		all = append(all, "-kernel-deadline=false")
 	}
-	p, err := shared.Run(e2e.Command{
-		Name: user, Path: program, Args: append(all, args...),
-		Env:    []string{"KUBECONFIG=" + kubeconfig, "GORACE=halt_on_error=1 atexit_sleep_ms=0"},
+	return c.run(name, e2e.Command{
+		Path: program, Args: append(all, args...), Env: []string{"KUBECONFIG=" + kubeconfig},
 		OnLine: func(text string) { c.note(name, text) },
 	})
+}
+
+// run runs a replica, whose data races end it.
+func (c *crew) run(name string, command e2e.Command) *e2e.Process {
+	c.t.Helper()
+	command.Name = c.namespace + "-" + name
+	command.Env = append(command.Env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
+	p, err := shared.Run(command)
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = p.Kill() })
 	c.mu.Lock()

@@ -1,23 +1,29 @@
-// Command operator is a minimal sharded operator made with controller-runtime. docs/embedding.md
-// explains it line by line. The example in the parent directory also has children, and a controller
-// that only one of the copies runs.
+// Command operator is a minimal sharded operator made with controller-runtime. It paints Widgets, a
+// custom resource of its own. docs/embedding.md explains it line by line. The example in the parent
+// directory also has children, and a controller that only one of the copies runs.
+//
+// It exits with 75 when it loses its shard lease. On SIGTERM or Ctrl-C it ends its work and exits
+// with 0.
 package main
 
 import (
 	"context"
-	"fmt"
+	"flag"
 	"os"
 	"time"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bellwether-k8s/bellwether/controllerruntime"
+	v1 "github.com/bellwether-k8s/bellwether/examples/controllerruntime/operator/v1"
+	"github.com/bellwether-k8s/bellwether/metrics"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/supervisor"
@@ -25,57 +31,65 @@ import (
 
 func main() {
 	parent := supervisor.Start() // releases the Leases if this process is killed
+	var o options
+	flag.StringVar(&o.healthAddress, "health-address", ":8081", "address for /livez, /readyz and /metrics")
+	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second,
+		"how long a shard stays one without renewal; dead after twice that")
+	flag.Parse() // also -kubeconfig, which is controller-runtime's
 	log := zap.Must(zap.NewProduction())
 	ctrl.SetLogger(zapr.NewLogger(log))
-	if err := run(ctrl.SetupSignalHandler(), parent, log); err != nil {
+	if err := run(ctrl.SetupSignalHandler(), o, parent, log); err != nil {
 		log.Fatal("ended", zap.Error(err))
 	}
 }
 
-func run(ctx context.Context, parent *supervisor.Supervisor, log *zap.Logger) error {
+type options struct {
+	healthAddress string
+	leaseDuration time.Duration
+}
+
+func run(ctx context.Context, o options, parent *supervisor.Supervisor, log *zap.Logger) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
 	}
-	r, err := replica.New(config, replica.Config{
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	c := replica.Config{
 		Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
-		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
-		Identity:  os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
-		KernelDeadline: true, ReleaseTimeout: 20 * time.Second, Supervisor: parent, Logger: log,
-	})
+		Resources: []api.Resource{{GVR: v1.Widgets()}}, Scheme: scheme,
+		Identity: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
+		LeaseDuration: o.leaseDuration, ReleaseTimeout: 20 * time.Second,
+		KernelDeadline: true, Supervisor: parent, Logger: log,
+	}
+	if err := metrics.Replica(ctrlmetrics.Registry, &c); err != nil {
+		return err
+	}
+	r, err := replica.New(config, c)
 	if err != nil {
 		return err
 	}
-	stopProbes, err := serveProbes(":8081", r)
+	stopServing, err := serve(o.healthAddress, r, log)
 	if err != nil {
 		return err
 	}
-	defer stopProbes()
+	defer stopServing()
 	mgr, err := ctrl.NewManager(r.ShardConfig, ctrl.Options{
+		Scheme:                  scheme,
 		Cache:                   cache.Options{NewInformer: r.Shard.NewInformer},
+		Metrics:                 server.Options{BindAddress: "0"}, // serve has them
 		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 	})
 	if err != nil {
 		return err
 	}
-	reconciler := &widgets{mgr.GetClient()}
-	err = ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).
-		Complete(controllerruntime.WrapReconciler[corev1.ConfigMap](r.Shard, mgr.GetClient(), reconciler))
+	reconciler := &painter{client: mgr.GetClient(), worker: os.Getenv("POD_NAME")}
+	err = ctrl.NewControllerManagedBy(mgr).For(&v1.Widget{}).
+		Complete(controllerruntime.WrapReconciler[v1.Widget](r.Shard, mgr.GetClient(), reconciler))
 	if err != nil {
 		return err
 	}
 	return r.Run(ctx, mgr.Start, nil)
-}
-
-// widgets is a reconciler like any other.
-type widgets struct{ client client.Client }
-
-// Reconcile writes with ctx, which ends when another process may be at work.
-func (w *widgets) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
-	m := &corev1.ConfigMap{}
-	if err := w.client.Get(ctx, q.NamespacedName, m); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	fmt.Println("working on", q.NamespacedName) // your work goes here
-	return ctrl.Result{}, nil
 }

@@ -26,6 +26,6 @@ current-context: none
 	} {
 		t.Setenv(name, value)
 	}
-	assert.ErrorContains(t, run(t.Context(), nil, zap.NewNop()),
-		"sharder: Resources[0].GVR: ask for /v1, Resource=configmaps")
+	assert.ErrorContains(t, run(t.Context(), options{healthAddress: "127.0.0.1:0"}, nil, zap.NewNop()),
+		"sharder: Resources[0].GVR: ask for example.bellwether.dev/v1, Resource=widgets")
 }

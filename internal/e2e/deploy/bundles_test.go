@@ -26,7 +26,8 @@ import (
 
 // examples are the bundles, with the example that each is made of.
 var examples = map[string]string{
-	"fencer": "fencer", "sharding": "sharding", "operator": "controllerruntime", "election": "leaderelection",
+	"fencer": "fencer", "sharding": "sharding", "operator": "controllerruntime/operator",
+	"election": "leaderelection",
 }
 
 // TestBundles applies each bundle, alone and with its components. The API server accepts the Pods
@@ -171,16 +172,26 @@ func TestBundlesBindTheirAccounts(t *testing.T) {
 }
 
 // What must exist before other objects comes first: kubectl applies in this order.
-func TestOrderOfTheFencer(t *testing.T) {
-	order := map[string]int{}
-	for i, object := range render(t, "complete/fencer") {
-		if _, ok := order[object.GetKind()]; !ok {
-			order[object.GetKind()] = i
-		}
-	}
-	first := []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "RoleBinding", "Deployment"}
-	for i := 1; i < len(first); i++ {
-		assert.Less(t, order[first[i-1]], order[first[i]], "%s before %s", first[i-1], first[i])
+func TestOrder(t *testing.T) {
+	for _, name := range []string{"fencer", "operator"} {
+		t.Run(name, func(t *testing.T) {
+			order := map[string]int{}
+			for i, object := range render(t, "complete/"+name) {
+				if _, ok := order[object.GetKind()]; !ok {
+					order[object.GetKind()] = i
+				}
+			}
+			first := []string{
+				"Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding",
+				"ClusterRoleBinding", "Deployment",
+			}
+			for i, kind := range first {
+				require.Contains(t, order, kind)
+				if i > 0 {
+					assert.Less(t, order[first[i-1]], order[kind], "%s before %s", first[i-1], kind)
+				}
+			}
+		})
 	}
 }
 

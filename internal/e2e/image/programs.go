@@ -36,5 +36,9 @@ func Programs() []Program {
 			"example-controllerruntime", "examples/controllerruntime", "controller",
 			"Example of a sharded controller made with controller-runtime",
 		},
+		{
+			"example-operator", "examples/controllerruntime/operator", "operator",
+			"Example of a sharded operator of a custom resource, made with controller-runtime",
+		},
 	}
 }

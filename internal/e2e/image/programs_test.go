@@ -19,11 +19,8 @@ import (
 const root = "../../.."
 
 // apart are programs without images: the demo and the plugin of kubectl are for a terminal, and the
-// other two have no manifests.
-var apart = []string{
-	"examples/demo", "cmd/kubectl-bellwether",
-	"examples/controllerruntime/elected", "examples/controllerruntime/operator",
-}
+// last one has no manifests.
+var apart = []string{"examples/demo", "cmd/kubectl-bellwether", "examples/controllerruntime/elected"}
 
 // Every command and every example has an image.
 func TestImagesAreOfAllPrograms(t *testing.T) {

@@ -4,6 +4,7 @@ package realnode_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -31,17 +35,7 @@ func TestBundlesRun(t *testing.T) {
 		t.Run(bundle.namespace, func(t *testing.T) {
 			t.Parallel()
 			a := install(t, bundle.directory, bundle.namespace)
-			a.eventually("three Pods are ready", func() bool {
-				ready := 0
-				for _, pod := range a.pods() {
-					for _, condition := range pod.Status.Conditions {
-						if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-							ready++
-						}
-					}
-				}
-				return ready == 3
-			})
+			a.awaitReady(3)
 			for _, pod := range a.pods() {
 				require.NotNil(t, pod.Spec.Containers[0].ReadinessProbe)
 				assert.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, pod.Name)
@@ -51,6 +45,57 @@ func TestBundlesRun(t *testing.T) {
 			assert.Len(t, leases.Items, bundle.leases)
 		})
 	}
+}
+
+// The operator and the definition of its custom resource are installed at the same moment, and every
+// Pod paints. A Pod that starts before the definition is served ends, and its container starts again.
+func TestOperatorRuns(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	a := install(t, "operator", "example-operator")
+	a.awaitReady(3)
+	const objects = "../../../examples/controllerruntime/operator/objects.yaml"
+	require.NoError(t, cluster.Apply(t.Context(), objects)) // their definition is deleted, and they with it
+	client, err := dynamic.NewForConfig(cluster.Admin())
+	require.NoError(t, err)
+	widgets := client.Resource(schema.GroupVersionResource{
+		Group: "example.bellwether.dev", Version: "v1", Resource: "widgets",
+	})
+	pods := map[string]bool{}
+	for _, pod := range a.pods() {
+		pods[pod.Name] = true
+		t.Logf("%s was restarted %d times", pod.Name, pod.Status.ContainerStatuses[0].RestartCount)
+	}
+	a.eventually("the Widgets are painted", func() bool {
+		list, err := widgets.List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 12)
+		for _, w := range list.Items {
+			wanted, _, _ := unstructured.NestedString(w.Object, "spec", "colour")
+			colour, _, _ := unstructured.NestedString(w.Object, "status", "colour")
+			worker, _, _ := unstructured.NestedString(w.Object, "status", "worker")
+			if colour != wanted || !pods[worker] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// awaitReady waits until there are n Pods, and each is ready.
+func (a *app) awaitReady(n int) {
+	a.t.Helper()
+	a.eventually(fmt.Sprintf("%d Pods are ready", n), func() bool {
+		ready := 0
+		for _, pod := range a.pods() {
+			for _, condition := range pod.Status.Conditions {
+				if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+		}
+		return ready == n
+	})
 }
 
 // install applies a bundle.

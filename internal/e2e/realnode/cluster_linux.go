@@ -107,7 +107,13 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 	built := map[string]Image{pauseImage: {Program: e2e.Module + "/realnode/pause"}}
 	maps.Copy(built, options.Images)
 	for name, image := range built {
-		path, err := c.Program(ctx, image.Program)
+		build := c.Program
+		if image.Module != "" {
+			build = func(ctx context.Context, pkg string, flags ...string) (string, error) {
+				return c.ProgramOf(ctx, image.Module, pkg, flags...)
+			}
+		}
+		path, err := build(ctx, image.Program)
 		if err != nil {
 			return err
 		}
@@ -117,7 +123,7 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 				return err
 			}
 		}
-		built[name] = Image{path, image.Arguments, more}
+		built[name] = Image{Program: path, Arguments: image.Arguments, More: more}
 	}
 	images := filepath.Join(c.Dir, "images.tar")
 	if err := writeImages(images, built); err != nil {

@@ -18,6 +18,9 @@ import (
 type Image struct {
 	// Program is the package of a main program, as seen from the test's directory.
 	Program string
+	// Module is the directory of the module of Program, as seen from which Program is named then.
+	// Empty: the test's module.
+	Module string
 	// Arguments come before those of the container.
 	Arguments []string
 	// More are the packages of more programs, by their names in the root directory.

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 				Program:   "../../../examples/sharding",
 				Arguments: []string{"-journal", "-work-takes=20ms", "-resync=200ms"},
 			},
+			"example-operator:latest": {Program: "./operator", Module: "../../../examples/controllerruntime"},
 		},
 	})
 }

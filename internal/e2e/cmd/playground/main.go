@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -44,13 +45,22 @@ func main() {
 	}
 }
 
-var secrets = apisim.Resource{
-	GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret",
-	Namespaced: true,
-}
+// What the API server in memory serves for examples/controllerruntime and its operator.
+var (
+	secrets = apisim.Resource{
+		GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret",
+		Namespaced: true,
+	}
+	widgets = apisim.Resource{
+		GroupVersionResource: schema.GroupVersionResource{
+			Group: "example.bellwether.dev", Version: "v1", Resource: "widgets",
+		},
+		Kind: "Widget", Namespaced: true, Status: true,
+	}
+)
 
 func inMemory(ctx context.Context, examples string) (failed error) {
-	server, err := apisim.Listen(ctx, secrets) // for examples/controllerruntime
+	server, err := apisim.Listen(ctx, secrets, widgets)
 	if err != nil {
 		return err
 	}

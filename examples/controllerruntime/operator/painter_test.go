@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/bellwether-k8s/bellwether/controllerruntime"
+	v1 "github.com/bellwether-k8s/bellwether/examples/controllerruntime/operator/v1"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
+)
+
+// workshop is a shard with a painter, on fakes.
+type workshop struct {
+	t       *testing.T
+	ring    *shardertest.Ring
+	objects client.Client
+	painter *painter
+	tested  interface {
+		Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error)
+	}
+}
+
+func inWorkshop(t *testing.T, work func(ctx context.Context, w *workshop)) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		require.NoError(t, v1.AddToScheme(scheme))
+		ring := shardertest.New(t, shardertest.Config{Scheme: scheme, Resources: []api.Resource{{GVR: v1.Widgets()}}})
+		objects := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(ring.Tracker).
+			WithRESTMapper(ring.Mapper).WithStatusSubresource(&v1.Widget{}).Build()
+		w := &workshop{t: t, ring: ring, objects: objects, painter: &painter{client: objects, worker: "me"}}
+		w.tested = controllerruntime.WrapReconciler[v1.Widget](ring.Shard, objects, w.painter)
+		ring.Run(func(ctx context.Context) {
+			ring.Go(func(ctx context.Context) error {
+				ring.Informer(v1.Widgets()).RunWithContext(ctx)
+				return nil
+			})
+			work(ctx, w)
+		})
+	})
+}
+
+func (w *workshop) create(ctx context.Context, name string) *v1.Widget {
+	w.t.Helper()
+	widget := &v1.Widget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.WidgetSpec{Colour: "red"},
+	}
+	require.NoError(w.t, w.objects.Create(ctx, widget))
+	return widget
+}
+
+// reconcile returns the status after a call of the wrapped reconciler.
+func (w *workshop) reconcile(ctx context.Context, widget *v1.Widget) v1.WidgetStatus {
+	w.t.Helper()
+	synctest.Wait() // for the informer
+	_, err := w.tested.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(widget)})
+	require.NoError(w.t, err)
+	w.ring.Get(widget)
+	return widget.Status
+}
+
+func TestWidgetsOfThisShardArePainted(t *testing.T) {
+	inWorkshop(t, func(ctx context.Context, w *workshop) {
+		mine := w.create(ctx, "mine")
+		w.ring.Assign(mine)
+		assert.Equal(t, v1.WidgetStatus{Colour: "red", Worker: "me"}, w.reconcile(ctx, mine))
+		assert.Empty(t, w.reconcile(ctx, w.create(ctx, "unassigned")))
+	})
+}
+
+// A Widget that comes from another shard is not painted once more, unless its colour is another one
+// now.
+func TestWidgetsArePaintedOnce(t *testing.T) {
+	inWorkshop(t, func(ctx context.Context, w *workshop) {
+		widget := w.create(ctx, "w")
+		w.ring.Assign(widget)
+		w.reconcile(ctx, widget)
+		w.painter.worker = "another"
+		assert.Equal(t, v1.WidgetStatus{Colour: "red", Worker: "me"}, w.reconcile(ctx, widget))
+		widget.Spec.Colour = "blue"
+		require.NoError(t, w.objects.Update(ctx, widget))
+		assert.Equal(t, v1.WidgetStatus{Colour: "blue", Worker: "another"}, w.reconcile(ctx, widget))
+	})
+}
