@@ -27,7 +27,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat heavy suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground picture images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
+.PHONY: help test lint api fix generate unit compat heavy suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground kubectl picture images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -230,9 +230,15 @@ demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays o
 	@echo "building the demo; with a cold cache a minute or two"
 	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(if $(CONTROLPLANE),-controlplane '$(CONTROLPLANE)') $(ARGS)
 
-playground: ## an API server to try the examples on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence
+playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence; NODES=real: nodes that run Pods
 	@echo "building the playground; with a cold cache a minute or two"
-	@cd internal/e2e && go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real)
+	@cd internal/e2e && go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real) $(if $(filter real,$(NODES)),-nodes)
+
+kubectl: ## kubectl and its plugin bellwether, in the directory bin
+	@echo "building kubectl and its plugin into bin; with a cold cache some minutes"
+	@cd internal/kubectl && version=$$(go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/) && \
+		go build -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$version" -o ../../bin/kubectl .
+	@cd cmd/kubectl-bellwether && go build -ldflags="-s -w" -o ../../bin/kubectl-bellwether .
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
 	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg

@@ -52,9 +52,18 @@ func (c *ControlPlane) startServers(options Options) error {
 		"--disable-admission-plugins=ServiceAccount", // Pods start without a controller manager too
 	}
 	if options.Address != "" {
+		asKubeletClient := c.User("kube-apiserver-kubelet-client", "system:masters") // for kubectl logs
+		if err := errors.Join(
+			os.WriteFile(c.path(kubeletClientCertificate), asKubeletClient.CertData, 0o600),
+			os.WriteFile(c.path(kubeletClientKey), asKubeletClient.KeyData, 0o600),
+		); err != nil {
+			return err
+		}
 		listen = []string{
 			"--bind-address=0.0.0.0", "--advertise-address=" + options.Address, "--authorization-mode=Node,RBAC",
-			"--enable-admission-plugins=NodeRestriction",
+			"--enable-admission-plugins=NodeRestriction", "--kubelet-preferred-address-types=InternalIP",
+			"--kubelet-client-certificate=" + c.path(kubeletClientCertificate),
+			"--kubelet-client-key=" + c.path(kubeletClientKey),
 		}
 	}
 	var err error

@@ -83,6 +83,9 @@ const (
 	caFile             = "ca.crt"
 	servingCertificate = "apiserver.crt"
 	servingKey         = "apiserver.key"
+
+	kubeletClientCertificate = "kubelet-client.crt"
+	kubeletClientKey         = "kubelet-client.key"
 	serviceAccountKey  = "service-account.key"
 )
 

@@ -45,13 +45,18 @@ func NewProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("e2e: start proxy: %w", err)
 	}
+	return NewProxyAt(listener, target), nil
+}
+
+// NewProxyAt is [NewProxy] for a listener, which the proxy closes.
+func NewProxyAt(listener net.Listener, target string) *Proxy {
 	p := &Proxy{
 		target:      target,
 		listener:    listener,
 		connections: map[*connection]struct{}{},
 	}
 	p.joined.Go(p.accept)
-	return p, nil
+	return p
 }
 
 // Address is where the proxy listens: "127.0.0.1:<port>".

@@ -51,7 +51,7 @@ func repository(t *testing.T, says string) image.Source {
 
 func build(t *testing.T, from image.Source) image.Built {
 	t.Helper()
-	b, err := image.Build(t.Context(), from, toy)
+	b, err := image.Build(t.Context(), from, toy, image.Platforms...)
 	require.NoError(t, err)
 	return b
 }
@@ -213,7 +213,7 @@ func requireModules(t *testing.T, list string, want ...string) {
 func TestAFailedBuildSaysWhy(t *testing.T) {
 	from := repository(t, "hello")
 	require.NoError(t, os.WriteFile(filepath.Join(from.Root, "part/part.go"), []byte("package part\n"), 0o600))
-	_, err := image.Build(t.Context(), from, toy)
+	_, err := image.Build(t.Context(), from, toy, image.Platforms...)
 	require.ErrorContains(t, err, "image: toy for linux/amd64: go build: ")
 	assert.ErrorContains(t, err, "undefined: part.Says")
 }

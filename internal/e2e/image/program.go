@@ -53,16 +53,16 @@ const (
 type Built struct {
 	Program
 	Index v1.ImageIndex
-	// Images and SBOMs are in the order of [Platforms].
+	// Images and SBOMs are in the order of the platforms.
 	Images []v1.Image
 	SBOMs  [][]byte
 }
 
-// Build builds a program for all platforms. The same source gives the same digests in any
+// Build builds a program for these platforms. The same source gives the same digests in any
 // directory, with one version of Go.
-func Build(ctx context.Context, from Source, p Program) (Built, error) {
+func Build(ctx context.Context, from Source, p Program, platforms ...v1.Platform) (Built, error) {
 	b := Built{Program: p, Index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
-	for _, platform := range Platforms {
+	for _, platform := range platforms {
 		program, err := compile(ctx, filepath.Join(from.Root, p.Directory), platform)
 		if err != nil {
 			return Built{}, fmt.Errorf("image: %s for %s: %w", p.Image, platform.String(), err)

@@ -30,7 +30,7 @@ type boot struct {
 	Index   int
 	Others  []int // indices of the other nodes
 	Cgroups cgroups
-	Images  string // an archive
+	Images  []string // archives; the last one has pauseImage
 	Program string // the components of Kubernetes
 }
 
@@ -210,9 +210,11 @@ func (b boot) importImages() error {
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-	output, err := command("ctr", "--namespace", "k8s.io", "images", "import", b.Images).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, output)
+	for _, archive := range b.Images {
+		output, err := command("ctr", "--namespace", "k8s.io", "images", "import", archive).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Nodes []string
 	// Images are what containers execute, by the name of the image.
 	Images map[string]Image
+	// Archive has more images, as WriteArchive of package image writes them. Empty: none.
+	Archive string
 	// AuditPolicy is the audit policy of the API server, as a file. Default: that of package e2e.
 	AuditPolicy string
 	// Eviction is, by node, the memory that has to be available: with less the kubelet evicts.
@@ -129,13 +131,17 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 	if err := writeImages(images, built); err != nil {
 		return err
 	}
+	archives := []string{images}
+	if options.Archive != "" {
+		archives = []string{options.Archive, images}
+	}
 	bin, err := e2e.Binaries(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	for i, name := range options.Nodes {
 		n := &Node{Name: name, Dir: filepath.Join(c.Dir, name)}
-		n.boot = boot{Name: name, Dir: n.Dir, Index: i + 1, Images: images, Program: bin.ControlPlane}
+		n.boot = boot{Name: name, Dir: n.Dir, Index: i + 1, Images: archives, Program: bin.ControlPlane}
 		for other := range options.Nodes {
 			if other != i {
 				n.boot.Others = append(n.boot.Others, other+1)

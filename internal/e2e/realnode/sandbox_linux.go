@@ -92,8 +92,9 @@ func Boot() {
 func Inside() bool { return os.Getenv(sandboxEnv) != "" }
 
 // Enter executes this program again, with the same arguments, as the first process of new
-// namespaces, and returns its exit code. If that is not 0, files that it has left stay.
-func Enter(ctx context.Context) (code int, err error) {
+// namespaces, and returns its exit code. If that is not 0, files that it has left stay. It inherits
+// these files, from number 3 on. When ctx ends it gets SIGTERM, and Enter waits for its end.
+func Enter(ctx context.Context, inherited ...*os.File) (code int, err error) {
 	// The control plane is built here: in the namespaces there is no network.
 	if _, err := e2e.Binaries(ctx, os.Stderr); err != nil {
 		return 1, err
@@ -120,18 +121,20 @@ func Enter(ctx context.Context) (code int, err error) {
 	}
 	runtime.LockOSThread() // the kernel ends the sandbox with the thread that has made it
 	defer runtime.UnlockOSThread()
-	first := exec.Command("/proc/self/exe", os.Args[1:]...)
+	first := exec.CommandContext(ctx, "/proc/self/exe", os.Args[1:]...)
+	first.Cancel = func() error { return first.Process.Signal(syscall.SIGTERM) }
 	first.Env = append(os.Environ(),
 		sandboxEnv+"="+string(encoded), "TMPDIR="+files,
 		"CGO_ENABLED=0", // images have no C library
 	)
 	first.Stdin, first.Stdout, first.Stderr = os.Stdin, os.Stdout, os.Stderr
+	first.ExtraFiles = inherited
 	first.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:  syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
 	}
 	var exit *exec.ExitError
-	if err := first.Run(); err != nil && !errors.As(err, &exit) {
+	if err := first.Run(); err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
 		return 1, err
 	}
 	if code = first.ProcessState.ExitCode(); code < 0 {

@@ -54,7 +54,7 @@ func run(ctx context.Context) error {
 func build(ctx context.Context, from image.Source, programs []image.Program) ([]image.Built, error) {
 	var all []image.Built
 	for _, p := range programs {
-		b, err := image.Build(ctx, from, p)
+		b, err := image.Build(ctx, from, p, image.Platforms...)
 		if err != nil {
 			return nil, err
 		}

@@ -3,9 +3,10 @@
 //
 //	go run ./cmd/playground          # in memory: Leases, ConfigMaps, Pods and the like, without authorization
 //	go run ./cmd/playground -real    # etcd, Kubernetes and nodes in pretence, with the roles of the examples
+//	go run ./cmd/playground -nodes   # etcd, Kubernetes and real nodes, with the images of this repository
 //
-// Both have what the examples work on. kill -9 leaves a directory with the kubeconfig, and with
-// -real what etcd has stored.
+// The first two have what the examples work on. kill -9 leaves a directory with the kubeconfig, with
+// -real what etcd has stored, and with -nodes the images.
 package main
 
 import (
@@ -26,20 +27,25 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
 func main() {
+	realnode.Boot() // nodes start this program
 	genuine := flag.Bool("real", false, "start etcd, Kubernetes and nodes; builds them first if they are not there yet")
-	examples := flag.String("examples", "../../examples",
-		"directory with the examples, whose roles and objects are loaded")
+	nodes := flag.Bool("nodes", false, "start etcd, Kubernetes and nodes with a real kubelet; takes Linux and root")
+	root := flag.String("root", "../..", "root of the repository")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	play := inMemory
-	if *genuine {
+	switch {
+	case *nodes:
+		play = onNodes
+	case *genuine:
 		play = onKubernetes
 	}
-	if err := play(ctx, *examples); err != nil && ctx.Err() == nil {
+	if err := play(ctx, *root); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
@@ -59,7 +65,7 @@ var (
 	}
 )
 
-func inMemory(ctx context.Context, examples string) (failed error) {
+func inMemory(ctx context.Context, root string) (failed error) {
 	server, err := apisim.Listen(ctx, secrets, widgets)
 	if err != nil {
 		return err
@@ -82,7 +88,7 @@ func inMemory(ctx context.Context, examples string) (failed error) {
 	if err != nil {
 		return err
 	}
-	if _, err := load(ctx, config, examples, "service.yaml", "objects.yaml"); err != nil {
+	if _, err := load(ctx, config, root, "service.yaml", "objects.yaml"); err != nil {
 		return err
 	}
 	stay(ctx, kubeconfig, "An API server in memory. There are no controllers but the garbage collector, no kubelets "+
@@ -91,10 +97,10 @@ func inMemory(ctx context.Context, examples string) (failed error) {
 	return nil
 }
 
-// load loads manifests of these names, and returns how many.
-func load(ctx context.Context, config *rest.Config, examples string, names ...string) (n int, err error) {
+// load loads the examples' manifests of these names, and returns how many.
+func load(ctx context.Context, config *rest.Config, root string, names ...string) (n int, err error) {
 	for _, name := range names {
-		manifests, err := filepath.Glob(filepath.Join(examples, "*", name))
+		manifests, err := filepath.Glob(filepath.Join(root, "examples", "*", name))
 		if err != nil {
 			return n, err
 		}
@@ -109,7 +115,7 @@ func load(ctx context.Context, config *rest.Config, examples string, names ...st
 	return n, nil
 }
 
-func onKubernetes(ctx context.Context, examples string) (failed error) {
+func onKubernetes(ctx context.Context, root string) (failed error) {
 	cp, err := e2e.New(ctx,
 		e2e.Options{
 			ControllerManager: true, Scheduler: true, Nodes: []string{"one", "two", "three"},
@@ -119,9 +125,9 @@ func onKubernetes(ctx context.Context, examples string) (failed error) {
 		return err
 	}
 	defer func() { failed = errors.Join(failed, cp.Close()) }()
-	roles, err := load(ctx, cp.Admin(), examples, "rbac*.yaml")
+	roles, err := load(ctx, cp.Admin(), root, "rbac*.yaml")
 	if err == nil {
-		_, err = load(ctx, cp.Admin(), examples, "service.yaml", "objects.yaml")
+		_, err = load(ctx, cp.Admin(), root, "service.yaml", "objects.yaml")
 	}
 	if err != nil {
 		return err
