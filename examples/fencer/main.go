@@ -57,7 +57,7 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 		return err
 	}
 	election.Logger, fencer.Logger = log, log
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // in-cluster if empty
+	config, err := clientConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -116,4 +116,11 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 		return err
 	}
 	return elector.Run(ctx, controller.Run)
+}
+
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }

@@ -86,7 +86,7 @@ const (
 
 	kubeletClientCertificate = "kubelet-client.crt"
 	kubeletClientKey         = "kubelet-client.key"
-	serviceAccountKey  = "service-account.key"
+	serviceAccountKey        = "service-account.key"
 )
 
 // write puts what the servers need into dir.

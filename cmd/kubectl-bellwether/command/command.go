@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,18 @@ func (s sheet) age(then time.Time) string {
 		return ""
 	}
 	return duration.HumanDuration(max(0, s.now.Sub(then)))
+}
+
+// ofProcess is what package leaderelection adds to the name of a host: random bytes, and in identities
+// that an admission policy checks the UID of the Pod.
+var ofProcess = regexp.MustCompile(`(_[0-9a-f]{32}|_[0-9a-f]{16}_[0-9a-f-]{36})$`)
+
+// holder is the host of a holder identity, as people look for it; whole in wide tables.
+func (s sheet) holder(identity string) string {
+	if s.wide {
+		return identity
+	}
+	return ofProcess.ReplaceAllString(identity, "")
 }
 
 func (o *output) render(p page, now time.Time) ([]byte, error) {

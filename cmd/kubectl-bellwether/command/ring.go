@@ -77,7 +77,7 @@ func ringTables(r cluster.Read, on sheet) []*table.Table {
 	}
 	sharder := &table.Table{Title: "SHARDER", None: "none is elected", Columns: []string{"LEADER", "STATE", "RENEWED"}}
 	if s := r.Sharder; s != nil {
-		sharder.Row(s.Holder, electionCell(*s), on.age(s.Renewed))
+		sharder.Row(on.holder(s.Holder), electionCell(*s), on.age(s.Renewed))
 	}
 	resources := &table.Table{
 		Title: "RESOURCES", None: "no objects", Columns: []string{"RESOURCE", "OBJECTS", "CHILDREN"},

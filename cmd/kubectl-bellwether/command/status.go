@@ -56,7 +56,7 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 	}
 	for _, e := range s.Elections {
 		row := []any{
-			e.Namespace, e.Name, electionCell(e), e.Holder, fmt.Sprint(e.Transitions + 1), on.age(e.Acquired),
+			e.Namespace, e.Name, electionCell(e), on.holder(e.Holder), fmt.Sprint(e.Transitions + 1), on.age(e.Acquired),
 			on.age(e.Renewed),
 		}
 		if on.wide {
@@ -75,7 +75,7 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 		if r.Ready < r.Members || r.Members == 0 {
 			ready.Colour = table.Warning
 		}
-		sharder := table.Cell{Text: r.Sharder}
+		sharder := table.Cell{Text: on.holder(r.Sharder)}
 		if r.Sharder == "" {
 			sharder = table.Cell{Text: "none", Colour: table.Bad}
 		}

@@ -143,6 +143,24 @@ func TestFormats(t *testing.T) {
 	})
 }
 
+// Tables name a leader as its Pod is named.
+func TestLeadersAreNamedAsTheirPods(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for identity, shown := range map[string]string{
+			"web-7d4b9_53afa1d8c86ed2c4a92fbec8a0e5db01":                      "web-7d4b9",
+			"web-7d4b9_53afa1d8c86ed2c4_0c2b6d0e-43a6-4a63-9a3a-4d3f0f3c2a11": "web-7d4b9",
+			"my_daemon_one": "my_daemon_one",
+		} {
+			stop := w.elect(identity)
+			w.after(10 * time.Second)
+			narrow, wide := w.require("status"), w.require("status", "-o", "wide")
+			stop()
+			assert.Contains(t, narrow, " "+shown+" ")
+			assert.Contains(t, wide, " "+identity+" ")
+		}
+	})
+}
+
 // Colours are for people: not for a pipe, and not for people who do not want them.
 func TestColours(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
