@@ -164,7 +164,7 @@ simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of 
 	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)|$(LENGTHY)' $(SIMULATED))
 
 # Minutes each, for a claim that others show in seconds, or about real devices. ./cmd/images builds all images twice.
-DEEP := ./chaos ./cmd/images ./fencejobs ./fencing/devices ./fencing/storm ./lab/...
+DEEP := ./chaos ./cmd/images ./fencejobs ./fencing/devices ./fencing/storm ./lab/... ./walkthrough
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
 # Those that build earlier commits are in e2e-deep. Real nodes run alone: dozens of containers that start at once have others
