@@ -7,7 +7,8 @@ import (
 )
 
 func TestSteps(t *testing.T) {
-	all := steps("Text.\n\n```\nmake this\n```\n\n```\n$ kubectl get a\nNAME\nx\n\n$ kubectl get b\n```\n$ no command\n")
+	all := steps("Text.\n\n```\nmake this\n```\n\n```\n$ kubectl get a\nNAME\nx\n\n$ kubectl get b\n```\n" +
+		"$ no command\n")
 	assert.Equal(t, []step{{"kubectl get a", []string{"NAME", "x", ""}}, {"kubectl get b", nil}}, all)
 }
 
@@ -17,7 +18,8 @@ func TestOutputsAreCompared(t *testing.T) {
 		agree          bool
 	}{
 		"columns, names and ages": {
-			"NAME  AGE\nexample-operator-7c9d8f6b5-abcde   4   5m1s", "NAME    AGE\nexample-operator-66f9c7-zzzzz 0 1s\n", true,
+			"NAME  AGE\nexample-operator-7c9d8f6b5-abcde   4   5m1s",
+			"NAME    AGE\nexample-operator-66f9c7-zzzzz 0 1s\n", true,
 		},
 		"a line is missing":    {"a\nb", "a\n", false},
 		"a line is more":       {"a", "a\nb\n", false},

@@ -86,12 +86,15 @@ func playground(t *testing.T) (kubeconfig string) {
 	printed := &output{}
 	c.Stdout, c.Stderr = printed, printed
 	require.NoError(t, c.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait() // make says that it was interrupted
+	}()
 	t.Cleanup(func() {
 		require.NoError(t, syscall.Kill(-c.Process.Pid, syscall.SIGINT))
 		select {
-		case <-ended: // make says that it was interrupted
+		case <-ended:
 		case <-time.After(patience):
 			require.NoError(t, syscall.Kill(-c.Process.Pid, syscall.SIGKILL))
 			assert.Fail(t, "the playground does not end", printed.String())
@@ -107,9 +110,8 @@ func playground(t *testing.T) (kubeconfig string) {
 			return found[1]
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			require.Fail(t, "the playground has ended", "%v: %s", err, printed.String())
+		case <-ended:
+			require.Fail(t, "the playground has ended", printed.String())
 		case <-time.After(100 * time.Millisecond):
 			require.True(t, time.Now().Before(deadline), "no cluster: %s", printed.String())
 		}
