@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // absentName is the name of an object that does not exist. The server's answer about it shows which
@@ -27,6 +29,7 @@ func (e *session) checkAccess(ctx context.Context) error {
 		}
 	}
 	err := errors.Join(refused...)
+	kube.RoleOf(ctx).Explain(ctx, err)
 	for i := range e.resources {
 		of := append(slices.Clone(e.graph.ChildResources[i]), i)
 		if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[i] != nil }) {

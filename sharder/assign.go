@@ -48,7 +48,7 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		e.queue.retry(i, time.Now()) // or a scan will find it
 	default:
 		if !errors.Is(err, errReplanned) {
-			e.note(i, err)
+			e.note(ctx, i, err)
 		}
 		if !e.queue.retry(i, time.Now()) {
 			notify(e.unsettle) // a scan will find it
@@ -250,10 +250,11 @@ func (e *session) log(r protocol.Ref) *zap.Logger {
 }
 
 // note logs a failure, once for each object and cause.
-func (e *session) note(i *item, err error) {
+func (e *session) note(ctx context.Context, i *item, err error) {
+	level := warning(ctx, err)
 	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
 		i.said = said
-		e.log(i.Ref).Warn("an object could not be dealt with: it will be tried again", zap.Error(err))
+		e.log(i.Ref).Log(level, "an object could not be dealt with: it will be tried again", zap.Error(err))
 	}
 }
 

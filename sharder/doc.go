@@ -281,7 +281,8 @@
 // The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
 // each resource, including children, and what its work needs; for its Lease see package shardlease.
 // [Sharder.Run] returns an error at start that says what to grant, or logs a warning if the objects
-// of another resource can be distributed.
+// of another resource can be distributed. When the first request of a [Replica] is refused, even one
+// for its Lease, one line of the log names all of these rights that are missing.
 //
 // # Migration
 //

@@ -135,8 +135,8 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	case ctx.Err() != nil:
 		return true
 	case apierrors.IsForbidden(err):
-		k.log.Warn("cannot take the Lease of a dead shard, whose objects stay with it", zap.String("shard", shard),
-			zap.Error(err))
+		k.log.Log(warning(ctx, err), "cannot take the Lease of a dead shard, whose objects stay with it",
+			zap.String("shard", shard), zap.Error(err))
 	default: // the shard returned, another sharder was faster, or the outcome is unknown
 		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
@@ -169,7 +169,7 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err):
 		return true
 	case err != nil:
-		k.log.Warn("the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))
+		k.log.Log(warning(ctx, err), "the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))
 		return false
 	}
 	k.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))

@@ -163,7 +163,7 @@ func (s source) run(ctx context.Context, to sink) {
 		}
 		if err != nil && !failing && !apierrors.IsResourceExpired(err) {
 			failing = true
-			s.log.Warn("watch failed, will be tried again", zap.Error(err))
+			s.log.Log(warning(ctx, err), "watch failed, will be tried again", zap.Error(err))
 		}
 		if !clock.Sleep(ctx, pause) {
 			return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -48,6 +49,11 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 	if r.Lease == nil || r.Elector == nil || r.Sharder == nil {
 		return errors.New("sharder: Replica: Lease, Elector and Sharder must not be nil")
 	}
+	// What the leases lack is said together with what the sharder lacks, which begins only later.
+	role := kube.NewRole(r.Sharder.config.Logger)
+	role.Needs(r.Sharder.kube, r.Sharder.config.rights)
+	ctx, endReviews := role.Begin(ctx)
+	defer endReviews()
 	var failure error // of the sharder, in the latest term
 	err := r.Lease.Run(ctx, func(ctx context.Context) error {
 		failure = nil

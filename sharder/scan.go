@@ -40,12 +40,13 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 			return
 		}
 		if err != nil {
-			e.config.Logger.Warn("a scan of all objects failed, will be tried again", zap.Error(err))
+			e.config.Logger.Log(warning(ctx, err), "a scan of all objects failed, will be tried again", zap.Error(err))
 		}
 		if t.placed == t.objects || t.changed == 0 { // otherwise families are being moved
 			gathered := e.gather(ctx, p)
 			if gathered != nil && ctx.Err() == nil {
-				e.config.Logger.Warn("a scan of children failed, will be tried again", zap.Error(gathered))
+				e.config.Logger.Log(warning(ctx, gathered), "a scan of children failed, will be tried again",
+					zap.Error(gathered))
 			}
 			err = errors.Join(err, gathered)
 		}

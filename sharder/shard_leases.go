@@ -122,6 +122,7 @@ func (g *shardLeases) run(ctx context.Context, version string) {
 		}
 		if !failing && !apierrors.IsResourceExpired(err) {
 			failing = true
+			kube.RoleOf(ctx).Refused(err)
 			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds",
 				zap.Error(err))
 		}

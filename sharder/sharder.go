@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
@@ -80,6 +81,8 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 	defer s.busy.Unlock()
 	defer s.set(nil)
+	ctx, endReviews := s.beginReviews(ctx)
+	defer endReviews()
 	for {
 		session, err := s.begin(ctx, true)
 		if session == nil {
@@ -104,6 +107,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 	pause, said, refused := minPause, "", s.config.Clock.Now()
 	for {
 		session, err := s.open(ctx, partly)
+		kube.RoleOf(ctx).Explain(ctx, err)
 		now := s.config.Clock.Now()
 		switch {
 		case ctx.Err() != nil:

@@ -161,7 +161,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 				all.Go(func() {
 					defer func() { <-slots }()
 					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
-						e.note(&item{Ref: protocol.Ref{Resource: i, Namespace: o.Namespace, Name: o.Name}}, err)
+						e.note(ctx, &item{Ref: protocol.Ref{Resource: i, Namespace: o.Namespace, Name: o.Name}}, err)
 						mu.Lock()
 						defer mu.Unlock()
 						left++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -16,8 +17,8 @@ import (
 // Right is what a role grants.
 type Right struct {
 	Verb            string
-	Resource        schema.GroupResource
-	Namespace, Name string // empty: of all
+	Resource        schema.GroupResource // or a subresource, as in pods/status
+	Namespace, Name string               // empty: of all
 }
 
 // RightsOn returns the rights to these verbs on a resource. name restricts them to one object, but for
@@ -35,15 +36,17 @@ func RightsOn(resource schema.GroupResource, namespace, name string, verbs ...st
 }
 
 // SayMissingRights logs all of these rights that are missing, so that a role is not mended one verb at
-// a time. Those on one resource have to follow one another.
+// a time. In a program that has a [Role], the role says them together with those of other parts.
 func SayMissingRights(ctx context.Context, client kubernetes.Interface, rights []Right, log *zap.Logger) {
-	missing, err := MissingRights(ctx, client, rights)
-	switch {
-	case err != nil:
-		log.Debug("cannot ask which rights are missing", zap.Error(err))
-	case len(missing) > 0:
-		log.Warn("rights are missing: grant all of them", zap.String("grant", Grants(missing)))
+	role := RoleOf(ctx)
+	if role != nil {
+		role.Needs(client, func() []Right { return rights })
+		role.Suspect()
+		return
 	}
+	role = NewRole(log)
+	role.Needs(client, func() []Right { return rights })
+	role.Review(ctx)
 }
 
 // errNoReview is returned for answers that are not those of an authorizer, as of a fake clientset.
@@ -52,7 +55,7 @@ var errNoReview = errors.New("the answers to SelfSubjectAccessReviews are not th
 // MissingRights asks the API server which of these rights the client's user lacks. An error says why it
 // cannot be asked.
 func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
-	// Who may ask may ask: another answer would be none.
+	// A user that may ask has this right. A fake clientset denies even that, as it decides nothing.
 	asking := Right{Verb: "create", Resource: authorizationv1.Resource("selfsubjectaccessreviews")}
 	switch allowed, err := HasRight(ctx, client, asking); {
 	case err != nil:
@@ -75,10 +78,11 @@ func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Ri
 
 // HasRight asks the API server whether the client's user has a right.
 func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bool, error) {
+	resource, subresource, _ := strings.Cut(right.Resource.Resource, "/")
 	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
 		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: right.Verb, Group: right.Resource.Group, Resource: right.Resource.Resource,
+				Verb: right.Verb, Group: right.Resource.Group, Resource: resource, Subresource: subresource,
 				Namespace: right.Namespace, Name: right.Name,
 			},
 		}}, metav1.CreateOptions{})
@@ -88,21 +92,31 @@ func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bo
 	return review.Status.Allowed, nil
 }
 
-// Grants says what to grant, in one line. Rights on one resource have to follow one another.
+// Grants says what to grant, in one line; empty: nothing.
 func Grants(rights []Right) string {
-	var grants []string
-	for i := 0; i < len(rights); {
-		r := rights[i]
-		var verbs []string
-		for ; i < len(rights) && rights[i].Resource == r.Resource && rights[i].Namespace == r.Namespace; i++ {
-			verbs = append(verbs, rights[i].Verb)
+	type place struct {
+		schema.GroupResource
+		namespace string
+	}
+	var places []place
+	verbs := map[place][]string{}
+	for _, r := range rights {
+		at := place{r.Resource, r.Namespace}
+		if verbs[at] == nil {
+			places = append(places, at)
 		}
-		where := "in namespace " + r.Namespace
-		if r.Namespace == "" {
+		if !slices.Contains(verbs[at], r.Verb) {
+			verbs[at] = append(verbs[at], r.Verb)
+		}
+	}
+	grants := make([]string, len(places))
+	for i, at := range places {
+		where := "in namespace " + at.namespace
+		if at.namespace == "" {
 			where = "by a ClusterRole"
 		}
-		grants = append(grants, fmt.Sprintf("%s on resource %s of API group %q %s", strings.Join(verbs, ", "),
-			r.Resource.Resource, r.Resource.Group, where))
+		grants[i] = fmt.Sprintf("%s on resource %s of API group %q %s", strings.Join(verbs[at], ", "), at.Resource,
+			at.Group, where)
 	}
 	return strings.Join(grants, "; ")
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -225,7 +226,9 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	}
 	if err != nil {
 		level := zap.WarnLevel
-		if apierrors.IsConflict(err) { // the object has changed; the cache does not show it yet
+		// After a conflict the cache does not show the changed object yet. What the role of the replica
+		// lacks is not said again for each object.
+		if apierrors.IsConflict(err) || kube.RoleOf(ctx).Refused(err) {
 			level = zap.DebugLevel
 		}
 		if ctx.Err() == nil {

@@ -1,0 +1,54 @@
+package sharder
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+)
+
+// rights are those that a replica needs for the ring: what its shard needs, the sharder needs, too.
+func (c Config) rights() []kube.Right {
+	all := kube.RightsOn(coordinationv1.Resource("leases"), c.Namespace, "",
+		"get", "list", "watch", "create", "update", "delete")
+	all = append(all, kube.RightsOn(corev1.Resource("configmaps"), c.Namespace, HistoryName(c.Ring),
+		"create", "get", "update")...)
+	for _, r := range c.Resources {
+		namespaces := r.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, namespace := range namespaces {
+			for _, of := range append([]schema.GroupVersionResource{r.GVR}, r.Children...) {
+				all = append(all, kube.RightsOn(of.GroupResource(), namespace, "", "get", "list", "watch", "patch")...)
+			}
+		}
+	}
+	return all
+}
+
+// beginReviews has all rights that are missing said in one line. In a [Replica] they are said together
+// with those of its leases.
+func (s *Sharder) beginReviews(ctx context.Context) (reviewed context.Context, end func()) {
+	if role := kube.RoleOf(ctx); role != nil {
+		role.Needs(s.kube, s.config.rights)
+		return ctx, func() {}
+	}
+	role := kube.NewRole(s.config.Logger)
+	role.Needs(s.kube, s.config.rights)
+	return role.Begin(ctx)
+}
+
+// warning is the level of a line about a failed request. Where all that is missing is said already, it
+// is not said again for each object and each attempt.
+func warning(ctx context.Context, err error) zapcore.Level {
+	if kube.RoleOf(ctx).Refused(err) {
+		return zap.DebugLevel
+	}
+	return zap.WarnLevel
+}
