@@ -132,12 +132,22 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 		case !kube.RoleMissing(err):
 		case c.refused == (clock.Reading{}):
 			c.refused = now
+			c.sayMissingRights(ctx)
 		case now.SinceAtLeast(c.refused) >= c.config.LeaseDuration:
 			return nil, fmt.Errorf("shardlease: claim a name: %w", err)
 		}
 		c.sleep(ctx, pause.Step())
 	}
 	return nil, fmt.Errorf("shardlease: claim a name: %w", context.Cause(ctx))
+}
+
+// sayMissingRights logs all rights that are missing, when the first request is refused.
+func (c *claimant) sayMissingRights(ctx context.Context) {
+	ctx, cancel := clock.WithTimeout(ctx, c.config.Clock, c.config.timing().RenewInterval())
+	defer cancel()
+	rights := kube.RightsOn(coordinationv1.Resource("leases"), c.config.Namespace, "",
+		"list", "create", "get", "update", "watch")
+	kube.SayMissingRights(ctx, c.client, rights, c.config.Logger)
 }
 
 func (c *claimant) sleep(ctx context.Context, d time.Duration) {

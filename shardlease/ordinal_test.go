@@ -16,11 +16,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -289,6 +296,32 @@ func TestClaimSaysWhichRightItLacks(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestClaimSaysAllRightsThatItLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewSimpleClientset()
+		lacks := func(verb string) bool { return verb == "list" || verb == "create" }
+		client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "",
+				errors.New(`User "u" cannot list resource "leases"`))
+		})
+		client.PrependReactor("create", "selfsubjectaccessreviews",
+			func(a clienttesting.Action) (bool, runtime.Object, error) {
+				r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+				of := r.Spec.ResourceAttributes
+				r.Status.Allowed = of.Resource != "leases" || !lacks(of.Verb)
+				return true, r, nil
+			})
+		core, logs := observer.New(zap.WarnLevel)
+		_, err := shardlease.ClaimOrdinal(t.Context(), client,
+			shardlease.Config{Namespace: "ns", Ring: "r", Logger: zap.New(core)})
+		assert.True(t, apierrors.IsForbidden(err))
+		lines := logs.FilterMessage("rights are missing: grant all of them").All()
+		require.Len(t, lines, 1)
+		assert.Equal(t, `list, create on resource leases of API group "coordination.k8s.io" in namespace ns`,
+			lines[0].ContextMap()["grant"])
+	})
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
