@@ -22,7 +22,7 @@ var documented = map[string][]string{
 	},
 	"fencing.md": {
 		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",
-		"fencing/kdump",
+		"fencing/kdump", "internal/kube",
 	},
 }
 
@@ -81,6 +81,8 @@ func messages(t *testing.T, packages []string) (literals, warnings []string) {
 					if called, ok := n.Fun.(*ast.SelectorExpr); ok &&
 						slices.Contains([]string{"Warn", "Error", "sayOnce"}, called.Sel.Name) && len(n.Args) > 0 {
 						warnings = append(warnings, unquoted(n.Args[0])...)
+					} else if ok && called.Sel.Name == "Log" && len(n.Args) > 1 {
+						warnings = append(warnings, unquoted(n.Args[1])...)
 					}
 				}
 				return true

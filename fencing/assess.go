@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Assessment says whether a node could be fenced now.
@@ -31,7 +32,7 @@ type Assessment struct {
 func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := c.begin(ctx)
+	r, err := c.begin(ctx, kube.NewRole(c.config.Logger))
 	if r != nil {
 		defer r.end(cancel)
 	}

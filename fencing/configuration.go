@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Reasons of the Events about the configuration as a whole.
@@ -40,9 +41,11 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 		return p.flawed, ctx.Err()
 	}
 	flaws = map[string]error{}
+	used := uses{methods: map[string]bool{}}
 	configured := map[string]bool{}
 	for node := range p.nodes {
 		plan, err := p.current(node)
+		used.note(plan)
 		if err == nil {
 			err = usable(plan)
 		}
@@ -54,7 +57,12 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn || !nothing
 	}
 	p.state.configured.Store(&configured)
+	used.secrets = p.secrets.used.Load()
 	p.surveyed, p.flawed = p.resolved, flaws
+	// A missing right would otherwise show only when a node is lost.
+	if before := p.used.Swap(&used); (before == nil || !before.equal(used)) && ctx.Err() == nil {
+		kube.RoleOf(ctx).Suspect()
+	}
 	return flaws, ctx.Err()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,6 +25,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -75,7 +77,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.busy.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := c.begin(ctx)
+	role := kube.NewRole(c.config.Logger)
+	ctx, endReviews := role.Begin(ctx)
+	defer endReviews()
+	r, err := c.begin(ctx, role)
 	if r != nil {
 		defer r.end(cancel)
 	}
@@ -108,6 +113,7 @@ type run struct {
 	checks  *checks
 	dumps   *dumps
 	clock   clock.Clock // one for all, so that readings can be compared
+	role    *kube.Role
 
 	informers []interface{ Shutdown() }
 	ended     sync.WaitGroup
@@ -126,8 +132,11 @@ type run struct {
 }
 
 // begin starts the watches, and returns when their caches are complete.
-func (c *Controller) begin(ctx context.Context) (*run, error) {
+func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
+	used := &atomic.Pointer[uses]{}
+	role.Needs(c.kube, func() []kube.Right { return c.config.rights(used.Load()) })
 	if err := c.mayWatch(ctx); err != nil {
+		role.Explain(ctx, err)
 		return nil, err
 	}
 	nodes, err := nodestate.New(c.config.Nodes.withDefaults())
@@ -135,7 +144,8 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		Controller: c, clock: clock.System(), began: time.Now(), fences: map[string]*fence{}, asked: map[string]bool{},
+		Controller: c, role: role, clock: clock.System(), began: time.Now(),
+		fences: map[string]*fence{}, asked: map[string]bool{},
 		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
@@ -151,7 +161,7 @@ func (c *Controller) begin(ctx context.Context) (*run, error) {
 		r.wake,
 	)
 	r.secrets = newSecrets(c.kube, c.config)
-	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins)
+	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins, used)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
 	r.state.checked = r.checks.status
 	r.informers = append(r.informers, cluster, leases, configMaps, fences)
@@ -231,6 +241,7 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
 	}
+	r.role.Refused(err)
 	r.mu.Lock()
 	repeated := r.failed == err.Error()
 	r.failed = err.Error()

@@ -166,10 +166,12 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 		return
 	}
 	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.role.Refused(err)
 		c.config.Logger.Debug("devices seen on not recorded, retrying", zap.String("node", n.Name), zap.Error(err))
 		result.limited = errors.Join(result.limited, err) // soon
 	}
 	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
+		c.role.Refused(err)
 		c.config.Logger.Debug("provider ID not recorded, retrying",
 			zap.String("node", n.Name), zap.Error(err))
 	}
@@ -184,6 +186,7 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 		c.wake(n.Name)
 	}
 	if err := c.publish(ctx, n, result.readiness); err != nil && ctx.Err() == nil {
+		c.role.Refused(err)
 		c.config.Logger.Debug("condition FenceReady not written, retrying", zap.String("node", n.Name), zap.Error(err))
 	}
 }

@@ -150,5 +150,6 @@
 //	nodes                                    delete            with the method delete-node
 //	persistentvolumeclaims, persistentvolumes   get            with Storage
 //
-// and what its elector needs.
+// and what its elector needs. At the start, and when a request is refused, one line of the log names
+// all of these that are missing and that the configuration needs. Run asks for each of them once.
 package fencing

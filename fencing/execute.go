@@ -318,6 +318,7 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case err != nil && !refused(err): // not a proven failure
 		return err
 	case err != nil:
+		f.role.Refused(err)
 		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))
 		f.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
 	}

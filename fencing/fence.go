@@ -74,6 +74,7 @@ func (f *fence) carryOut(ctx context.Context) {
 			pause, f.said = shortestPause, ""
 			continue
 		}
+		f.role.Refused(err)
 		if said := err.Error(); said != f.said && ctx.Err() == nil {
 			f.said = said
 			f.log.Warn("fence step failed, retrying", zap.Error(err))

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
@@ -42,6 +43,8 @@ type planCache struct {
 
 	surveyed *nodeconfig.Resolution // of flawed
 	flawed   map[string]error       // problems by node
+
+	used *atomic.Pointer[uses] // by all configurations; nil in it: that is not known yet
 }
 
 // origin is the input of a configuration, without Secrets and agents.
@@ -53,9 +56,12 @@ type origin struct {
 // kept is how many configurations of a node are kept, so that an incident can end with its own.
 const kept = 8
 
-func newPlanCache(c Config, v *clusterState, s *secrets, begins func(func()) bool) *planCache {
+func newPlanCache(
+	c Config, v *clusterState, s *secrets, begins func(func()) bool, used *atomic.Pointer[uses],
+) *planCache {
 	return &planCache{
 		lock: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
+		used:   used,
 		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ type secrets struct {
 	client    kubernetes.Interface
 	namespace string
 	clock     clock.Clock
+	used      atomic.Bool // a configuration refers to one
 
 	mu    sync.Mutex
 	known map[string]secret
@@ -49,7 +51,9 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 	if known && now.SinceAtMost(last.read) < secretsLast {
 		return last.data, last.data != nil, nil
 	}
+	s.used.Store(true)
 	object, err := s.client.CoreV1().Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	kube.RoleOf(ctx).Refused(err)
 	switch {
 	case kube.Absent(err, corev1.Resource("secrets"), name):
 		last = secret{read: now}

@@ -260,7 +260,7 @@ func (l *lab) stop(p *e2e.Process) {
 	exit, err := p.Wait(ctx)
 	require.NoError(l.t, err)
 	require.Contains(l.t, []int{0, lostLeadership}, exit.Code, "%v: %s", exit, l.log(p))
-	for _, wrong := range []string{"forbidden", "not allowed"} {
+	for _, wrong := range []string{"forbidden", "not allowed", "rights are missing"} {
 		require.NotContains(l.t, l.log(p), wrong, "the rights of the example are not enough")
 	}
 }

@@ -98,7 +98,7 @@ func TestFencerManifests(t *testing.T) {
 	exit, err := p.Wait(ctx)
 	require.NoError(t, err)
 	assert.Zero(t, exit.Code, "%v: %s", exit, log())
-	for _, wrong := range []string{"forbidden", "not allowed", "a watch has ended"} {
+	for _, wrong := range []string{"forbidden", "not allowed", "rights are missing", "a watch has ended"} {
 		assert.NotContains(t, log(), wrong, "the rights are not enough")
 	}
 }
