@@ -34,7 +34,9 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case c.permanent(err):
+		}
+		c.sayMissingRights(ctx, err)
+		if c.permanent(err) {
 			return err
 		}
 		c.logError(err)

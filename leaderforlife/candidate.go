@@ -40,6 +40,8 @@ type candidate struct {
 	reported  []Waiting                // last reported reasons for waiting
 	last      step                     // of the previous round
 	lastError string                   // last logged error; empty after a success
+
+	rightsAsked bool // the log says which rights are missing, if it could be asked
 }
 
 // elect returns once this Pod leads, or will not lead by this call. end releases the process lock,

@@ -127,7 +127,8 @@
 // the user.
 //
 // A refusal counts if it comes from the API server and has lasted for a second: a starting API
-// server refuses everything. Become returns an error if a required verb was refused for 15 s.
+// server refuses everything. Then one line of the log names all rights that are missing. Become
+// returns an error if a required verb was refused for 15 s.
 //
 // # Coming from operator-lib
 //
