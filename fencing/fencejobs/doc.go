@@ -101,5 +101,6 @@
 //	pods           list
 //	secrets        create, delete
 //
-// The ServiceAccount of the pods needs no permissions.
+// The ServiceAccount of the pods needs no permissions. The controller names those of these that are
+// missing with its own, when it uses a Job for the first time.
 package fencejobs

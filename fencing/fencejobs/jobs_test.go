@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const operation = "fence-0123456789-1-1"
@@ -527,6 +529,32 @@ func TestRefusalOfTheAPIServer(t *testing.T) {
 		_, err := c.new().Power(t.Context(), target())
 		require.ErrorContains(t, err, "exceeded quota")
 		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// The controller that uses the Jobs says what they lack, too.
+func TestMissingRightsAreSaidByTheController(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.client.PrependReactor("create", "selfsubjectaccessreviews",
+			func(a k8stesting.Action) (bool, runtime.Object, error) {
+				r := a.(k8stesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+				of := r.Spec.ResourceAttributes
+				r.Status.Allowed = of.Resource != "secrets" && of.Verb != "delete"
+				return true, r, nil
+			})
+		core, logs := observer.New(zap.WarnLevel)
+		ctx, end := kube.NewRole(zap.New(core)).Begin(t.Context())
+		defer end()
+		jobs := c.new()
+		for range 3 {
+			_, err := jobs.Power(ctx, target())
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+		}
+		require.Equal(t, 1, logs.Len())
+		assert.Equal(t, `delete on resource jobs of API group "batch" in namespace `+namespace+
+			`; create, delete on resource secrets of API group "" in namespace `+namespace,
+			logs.All()[0].ContextMap()["grant"])
 	})
 }
 

@@ -26,6 +26,7 @@ const requestTimeout = 5 * time.Second
 // between, everything is deleted with the Job, and nothing is sent. After an error with a Job, the
 // Job may run.
 func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
+	j.needRights(ctx)
 	wanted, err := newJob(r, newSecretName(r.ID), j.config)
 	if err != nil {
 		return nil, err
@@ -74,6 +75,7 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 		err := try(asking)
 		cancel()
 		if err == nil || j.answered(err) {
+			kube.RoleOf(ctx).Refused(err)
 			return err
 		}
 		select {

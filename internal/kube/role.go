@@ -47,15 +47,18 @@ type need struct {
 // NewRole returns a role that needs nothing yet.
 func NewRole(log *zap.Logger) *Role { return &Role{log: log, refused: make(chan struct{}, 1)} }
 
-// Needs adds the rights that a part of the program needs, unless they were added before.
-func (r *Role) Needs(client kubernetes.Interface, rights func() []Right) {
+// Needs adds the rights that a part of the program needs, unless they were added before. It reports
+// whether it has.
+func (r *Role) Needs(client kubernetes.Interface, rights func() []Right) (added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.ContainsFunc(r.needs, func(n need) bool {
+	if slices.ContainsFunc(r.needs, func(n need) bool {
 		return n.client == client && slices.Equal(n.rights(), rights())
 	}) {
-		r.needs = append(r.needs, need{client, rights})
+		return false
 	}
+	r.needs = append(r.needs, need{client, rights})
+	return true
 }
 
 type roleKey struct{}
