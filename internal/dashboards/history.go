@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"strconv"
-	"testing"
 	"time"
 
-	client "github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
-	"github.com/stretchr/testify/require"
 )
 
 // history is what Prometheus has scraped.
@@ -38,25 +37,21 @@ func newHistory() *history {
 	return &history{series: map[string]*series{}, last: map[string]map[string]bool{}}
 }
 
-// scrape adds what a target serves now; nothing if it is nil, as it cannot be reached.
-func (h *history) scrape(t testing.TB, target map[string]string, from client.Gatherer) {
-	t.Helper()
-	at, seen, key := time.Now().UnixMilli(), map[string]bool{}, labels.FromMap(target).String()
-	if from != nil {
-		families, err := from.Gather()
-		require.NoError(t, err)
-		for _, family := range families {
-			for _, m := range family.Metric {
-				h.metric(target, family.GetName(), m, func(l labels.Labels, v float64) {
-					seen[l.String()] = true
-					h.add(l, at, v)
-				})
-			}
+// scrape adds what a target serves; nothing, if it cannot be reached. Its series end that it does not
+// serve any more.
+func (h *history) scrape(target map[string]string, at time.Time, families []*dto.MetricFamily) {
+	seen, key := map[string]bool{}, labels.FromMap(target).String()
+	for _, family := range families {
+		for _, m := range family.Metric {
+			h.metric(target, family.GetName(), m, func(l labels.Labels, v float64) {
+				seen[l.String()] = true
+				h.add(l, at.UnixMilli(), v)
+			})
 		}
 	}
 	for name := range h.last[key] {
 		if !seen[name] {
-			h.add(h.series[name].labels, at, math.Float64frombits(value.StaleNaN))
+			h.add(h.series[name].labels, at.UnixMilli(), math.Float64frombits(value.StaleNaN))
 		}
 	}
 	h.last[key] = seen
@@ -77,6 +72,9 @@ func (*history) metric(target map[string]string, name string, m *dto.Metric, add
 	switch {
 	case m.Histogram != nil:
 		for _, bucket := range m.Histogram.Bucket {
+			if math.IsInf(bucket.GetUpperBound(), 1) {
+				continue // below, as it is in texts only
+			}
 			bound := strconv.FormatFloat(bucket.GetUpperBound(), 'g', -1, 64)
 			one("_bucket", float64(bucket.GetCumulativeCount()), "le", bound)
 		}
@@ -101,26 +99,69 @@ func (h *history) add(l labels.Labels, at int64, v float64) {
 // promQL is the language as Prometheus parses it by default.
 var promQL = parser.NewParser(parser.Options{})
 
-func newEngine(t testing.TB) *promql.Engine {
-	e := promql.NewEngine(promql.EngineOpts{
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL,
 	})
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	return e
 }
 
 // at is the result of an expression at a moment.
-func (h *history) at(t testing.TB, e *promql.Engine, expr string, at time.Time) promql.Vector {
-	t.Helper()
-	q, err := e.NewInstantQuery(t.Context(), h, nil, expr, at)
-	require.NoError(t, err, expr)
+func (h *history) at(ctx context.Context, e *promql.Engine, expr string, at time.Time) (promql.Vector, error) {
+	q, err := e.NewInstantQuery(ctx, h, nil, expr, at)
+	if err != nil {
+		return nil, err
+	}
 	defer q.Close()
-	result := q.Exec(t.Context())
-	require.NoError(t, result.Err, expr)
-	require.Empty(t, result.Warnings, expr)
+	result := q.Exec(ctx)
+	if err := errors.Join(result.Err, problems(result.Warnings)); err != nil {
+		return nil, err
+	}
 	vector, err := result.Vector()
-	require.NoError(t, err, expr)
-	return append(promql.Vector{}, vector...)
+	return slices.Clone(vector), err
+}
+
+// during is the result of an expression at moments that are so far apart. NaN is no value.
+func (h *history) during(
+	ctx context.Context, e *promql.Engine, expr string, from, to time.Time, step time.Duration,
+) ([]promql.Series, error) {
+	q, err := e.NewRangeQuery(ctx, h, nil, expr, from, to, step)
+	if err != nil {
+		return nil, err
+	}
+	defer q.Close()
+	result := q.Exec(ctx)
+	if err := errors.Join(result.Err, problems(result.Warnings)); err != nil {
+		return nil, err
+	}
+	matrix, err := result.Matrix()
+	if err != nil {
+		return nil, err
+	}
+	var with []promql.Series
+	for _, s := range matrix {
+		var values []promql.FPoint
+		for _, p := range s.Floats {
+			if !math.IsNaN(p.F) {
+				values = append(values, p)
+			}
+		}
+		if len(values) > 0 {
+			with = append(with, promql.Series{Metric: s.Metric.Copy(), Floats: values})
+		}
+	}
+	return with, nil
+}
+
+// problems are those of an expression. That a process was started again is none: of its counters only
+// those go back that were not 0, and a histogram of several processes needs mending then.
+func problems(all annotations.Annotations) error {
+	var errs []error
+	for _, err := range all.AsErrors() {
+		if !errors.Is(err, annotations.HistogramQuantileForcedMonotonicityInfo) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Querier implements storage.Queryable.
