@@ -27,7 +27,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat heavy suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground kubectl picture images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
+.PHONY: help test lint api fix generate unit compat heavy suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground kubectl picture pictures images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -116,7 +116,7 @@ unit: $(GOTESTSUM) ## unit tests with the race detector
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
 heavy: $(LINT) $(GOTESTSUM) ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether
-	@echo "with a cold cache some 4 minutes on 2 cores"
+	@echo "some 2 minutes, as the programs of the dashboards run for so long; with a cold cache 6 on 2 cores"
 	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
 	@$(foreach m,$(HEAVY),$(call gotest,$(m),heavy-$(notdir $(m)),./...) &&) true
 
@@ -242,6 +242,10 @@ kubectl: ## kubectl and its plugin bellwether, in the directory bin
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
 	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg
+
+pictures: ## the pictures of the dashboards in docs, from a run of programs that serve metrics
+	@echo "building; with a cold cache some 4 minutes; then the programs run for a minute"
+	@go run -C internal/dashboards . -pictures $(CURDIR)/docs
 
 images: ## images of all commands and examples for amd64 and arm64, without a container engine, in .results/images
 	@echo "building images; with a cold cache some minutes"

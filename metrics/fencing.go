@@ -47,6 +47,14 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	} {
 		holds.WithLabelValues(reason)
 	}
+	for _, outcome := range []string{"ok", "error"} {
+		commissions.WithLabelValues(outcome)
+		checks.WithLabelValues(outcome)
+		for _, action := range []agent.Action{agent.ActionOff, agent.ActionOn} {
+			commands.WithLabelValues(string(action), outcome)
+			commandTook.WithLabelValues(string(action))
+		}
+	}
 	return fencing.Hooks{
 		OnConfiguration: func(err error) {
 			unusable.Set(0)

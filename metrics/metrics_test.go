@@ -169,6 +169,25 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// Prometheus sees an increase only of a series that was there, and no quantile without an increase.
+func TestSeriesOfRareEventsAreThereBefore(t *testing.T) {
+	a := register(t)
+	for _, series := range []string{
+		"leaderelection_terms_total{end=released}", "leaderelection_terms_total{end=lost}",
+		"leaderelection_vacancy_seconds{after=release}", "leaderelection_vacancy_seconds{after=death}",
+		"shard_drains_total{result=ok}", "shard_drains_total{result=error}",
+		"shard_bounces_total{result=ok}", "shard_bounces_total{result=error}",
+		"shard_refusals_total{reason=not_mine}", "shard_refusals_total{reason=not_yet}",
+		"fencing_holds_total{reason=Storm}", "fencing_commissions_total{result=ok}",
+		"fencing_commissions_total{result=error}", "fencing_checks_total{result=ok}",
+		"fencing_checks_total{result=error}", "fencing_commands_total{action=off,result=ok}",
+		"fencing_commands_total{action=on,result=error}", "fencing_command_duration_seconds{action=off}",
+		"fencing_command_duration_seconds{action=on}",
+	} {
+		assert.Zero(t, a.value(t, "bellwether_"+series), series)
+	}
+}
+
 func TestLatencies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)

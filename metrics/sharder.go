@@ -169,6 +169,14 @@ func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 		"mistake.", "result")
 	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved "+
 		"to be this one's yet.", "reason")
+	// Before the first one, too: Prometheus sees an increase only of a series that was there.
+	for _, outcome := range []string{"ok", "error"} {
+		drains.WithLabelValues(outcome)
+		bounces.WithLabelValues(outcome)
+	}
+	for _, reason := range []string{"not_mine", "not_yet"} {
+		refusals.WithLabelValues(reason)
+	}
 	return shard.Hooks{
 		OnDrained: func(_ api.ObjectRef, took time.Duration, err error) {
 			drains.WithLabelValues(result(err)).Inc()

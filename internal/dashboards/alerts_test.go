@@ -35,12 +35,12 @@ func rules(t testing.TB) (all []rulefmt.Rule) {
 // for long enough.
 func (h *history) firing(t testing.TB, from, to time.Time) (alerts []string) {
 	t.Helper()
-	engine := newEngine(t)
+	engine := testEngine(t)
 	for _, rule := range rules(t) {
 		active := map[string]time.Time{}
 		for at := from; !at.After(to); at = at.Add(evaluation) {
 			now := map[string]time.Time{}
-			for _, s := range h.at(t, engine, rule.Expr, at) {
+			for _, s := range h.now(t, engine, rule.Expr, at) {
 				key := s.Metric.String()
 				now[key] = at
 				if since, ok := active[key]; ok {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
@@ -53,6 +54,19 @@ const (
 
 func (q query) full() string {
 	return strings.NewReplacer("{}", "{"+selector+"}", "{,", "{"+selector+",").Replace(q.expr)
+}
+
+// filled has values for Grafana's variables. Grafana's interval of rates is that of four scrapes.
+func (q query) filled(scrapeInterval time.Duration) string {
+	return strings.NewReplacer("$namespace", ".*", "$job", ".*", "$__rate_interval", (4 * scrapeInterval).String()).
+		Replace(q.full())
+}
+
+func (b board) panels() (all []panel) {
+	for _, r := range b.rows {
+		all = append(all, r.panels...)
+	}
+	return all
 }
 
 var source = common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
@@ -121,10 +135,14 @@ func rate(title, description, counter string, by ...string) panel {
 	})
 }
 
-// increase is how often something rare has happened within 15 minutes.
+// increase is how often something rare has happened within 15 minutes. Prometheus sees no increase
+// when a series begins, as most do when a process has done something once. The first value of a
+// series that is younger than that counts, too.
 func increase(title, description, counter string, by ...string) panel {
+	of := "increase(" + counter + "{}[15m])"
+	first := "(min_over_time(" + counter + "{}[15m]) unless " + counter + "{} offset 15m)"
 	return graph(title, description+" Within 15 minutes.", count, query{
-		sum(by) + " (increase(" + counter + "{}[15m]))", legend(by...),
+		sum(by) + " ((" + of + " + " + first + ") or " + of + ")", legend(by...),
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	client "github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,17 @@ type process struct {
 	life     leader.Hooks
 	server   endpoints.Hooks
 	fencer   bellwether.Hooks
+}
+
+// serves is what it answers to a scrape.
+func (p *process) serves(t testing.TB) []*dto.MetricFamily {
+	t.Helper()
+	if p.down {
+		return nil
+	}
+	families, err := p.registry.Gather()
+	require.NoError(t, err)
+	return families
 }
 
 // cluster is what runs: a sharded operator of three replicas, a daemon with a leader for life, two
@@ -141,11 +153,7 @@ func (c *cluster) pass(d time.Duration) {
 			p.server.OnRound(r)
 		}
 		for _, p := range c.all() {
-			if p.down {
-				c.history.scrape(c.t, p.target, nil)
-			} else {
-				c.history.scrape(c.t, p.target, p.registry)
-			}
+			c.history.scrape(p.target, time.Now(), p.serves(c.t))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,9 +11,10 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // What is in metrics/dashboards is what this program writes, and what Grafana's types allow.
@@ -41,13 +41,13 @@ func TestDashboardsAreWritten(t *testing.T) {
 // labels that are there.
 func TestEveryQueryHasData(t *testing.T) {
 	h, end := busyHistory(t)
-	engine := newEngine(t)
+	engine := testEngine(t)
 	for _, b := range boards() {
 		for _, p := range b.panels() {
 			for _, q := range p.queries {
-				expr := filled(q.full())
+				expr := q.filled(scrapeInterval)
 				require.NotContains(t, expr, "$", "a variable has no value here")
-				answer := h.during(t, engine, expr, end.Add(-10*time.Minute), end)
+				answer := h.ask(t, engine, expr, end.Add(-10*time.Minute), end)
 				if !assert.NotEmpty(t, answer, "%s: %s: no data: %s", b.title, p.title, expr) {
 					continue
 				}
@@ -57,13 +57,13 @@ func TestEveryQueryHasData(t *testing.T) {
 			}
 		}
 		for _, label := range []string{"namespace", "job"} {
-			for _, s := range h.at(t, engine, b.found, end) {
+			for _, s := range h.now(t, engine, b.found, end) {
 				assert.NotEmpty(t, s.Metric.Get(label), "a choice of %s", label)
 			}
 		}
-		assert.NotEmpty(t, h.at(t, engine, b.found, end), b.found)
+		assert.NotEmpty(t, h.now(t, engine, b.found, end), b.found)
 	}
-	missing := h.during(t, engine, "bellwether_there_is_none", end.Add(-10*time.Minute), end)
+	missing := h.ask(t, engine, "bellwether_there_is_none", end.Add(-10*time.Minute), end)
 	assert.Empty(t, missing, "the test would find data for anything")
 }
 
@@ -88,6 +88,39 @@ func TestEveryMetricIsShown(t *testing.T) {
 	}
 }
 
+// What happens for the first time after a process has started counts, though no series of it was there
+// before. It counts for 15 minutes, also if the process has ended meanwhile.
+func TestFirstTimeCounts(t *testing.T) {
+	var h *history
+	var happened time.Time
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.pass(5 * time.Minute)
+		fence := &v1alpha1.NodeFence{Node: "n"}
+		c.fencer().OnTransition(fence, "Begun")
+		c.pass(time.Minute)
+		happened = time.Now()
+		c.fencer().OnTransition(fence, "Held")
+		c.pass(5 * time.Minute)
+		c.fencers[0].down = true
+		c.pass(15 * time.Minute)
+		h = c.history
+	})
+	steps := fencing().panels()[3]
+	require.Equal(t, "Steps", steps.title)
+	count := func(after time.Duration) map[string]float64 {
+		counts := map[string]float64{}
+		for _, s := range h.now(t, testEngine(t), steps.queries[0].filled(scrapeInterval), happened.Add(after)) {
+			counts[s.Metric.Get("transition")] = s.F
+		}
+		return counts
+	}
+	assert.Equal(t, map[string]float64{"Begun": 1}, count(0))
+	assert.Equal(t, map[string]float64{"Begun": 1, "Held": 1}, count(time.Minute))
+	assert.Equal(t, map[string]float64{"Begun": 1, "Held": 1}, count(10*time.Minute), "the process has ended")
+	assert.Empty(t, count(21*time.Minute))
+}
+
 func busyHistory(t *testing.T) (h *history, end time.Time) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,38 +133,4 @@ func busyHistory(t *testing.T) (h *history, end time.Time) {
 		h, end = c.history, time.Now()
 	})
 	return h, end
-}
-
-func (b board) panels() (all []panel) {
-	for _, r := range b.rows {
-		all = append(all, r.panels...)
-	}
-	return all
-}
-
-// filled has values for Grafana's variables.
-func filled(expr string) string {
-	return strings.NewReplacer("$namespace", ".*", "$job", ".*", "$__rate_interval", "1m").Replace(expr)
-}
-
-// during has the series of an expression that have a value within a time.
-func (h *history) during(t *testing.T, e *promql.Engine, expr string, from, to time.Time) (with []promql.Series) {
-	t.Helper()
-	q, err := e.NewRangeQuery(t.Context(), h, nil, expr, from, to, time.Minute)
-	require.NoError(t, err, expr)
-	defer q.Close()
-	result := q.Exec(t.Context())
-	require.NoError(t, result.Err, expr)
-	require.Empty(t, result.Warnings, expr)
-	matrix, err := result.Matrix()
-	require.NoError(t, err, expr)
-	for _, s := range matrix {
-		for _, p := range s.Floats {
-			if !math.IsNaN(p.F) {
-				with = append(with, promql.Series{Metric: s.Metric.Copy()})
-				break
-			}
-		}
-	}
-	return with
 }

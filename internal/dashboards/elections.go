@@ -20,7 +20,9 @@ func elections() board {
 			{"Changes", []panel{
 				increase("Changes of the leader", "As each replica has seen them.",
 					of+"leader_changes_total", "instance"),
-				increase("Terms that have ended", "Released, or lost.", of+"terms_total", "end"),
+				increase("Terms that have ended",
+					"Released, or lost. Not of a process that has ended before it was scraped again.",
+					of+"terms_total", "end"),
 				duration("Time without a leader", "After a release, and after a death.",
 					of+"vacancy_seconds", rarely, "after"),
 			}},

@@ -1,180 +1,31 @@
 package main
 
 import (
-	"context"
-	"math"
-	"strconv"
 	"testing"
 	"time"
 
-	client "github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 	"github.com/stretchr/testify/require"
 )
 
-// history is what Prometheus has scraped.
-type history struct {
-	series map[string]*series
-	// last has the series of the last scrape of each target: those that it does not have any more end.
-	last map[string]map[string]bool
-}
-
-type series struct {
-	labels  labels.Labels
-	samples []chunks.Sample
-}
-
-func newHistory() *history {
-	return &history{series: map[string]*series{}, last: map[string]map[string]bool{}}
-}
-
-// scrape adds what a target serves now; nothing if it is nil, as it cannot be reached.
-func (h *history) scrape(t testing.TB, target map[string]string, from client.Gatherer) {
-	t.Helper()
-	at, seen, key := time.Now().UnixMilli(), map[string]bool{}, labels.FromMap(target).String()
-	if from != nil {
-		families, err := from.Gather()
-		require.NoError(t, err)
-		for _, family := range families {
-			for _, m := range family.Metric {
-				h.metric(target, family.GetName(), m, func(l labels.Labels, v float64) {
-					seen[l.String()] = true
-					h.add(l, at, v)
-				})
-			}
-		}
-	}
-	for name := range h.last[key] {
-		if !seen[name] {
-			h.add(h.series[name].labels, at, math.Float64frombits(value.StaleNaN))
-		}
-	}
-	h.last[key] = seen
-}
-
-// metric calls add with each series of a metric.
-func (*history) metric(target map[string]string, name string, m *dto.Metric, add func(labels.Labels, float64)) {
-	one := func(suffix string, v float64, more ...string) {
-		b := labels.NewBuilder(labels.FromMap(target)).Set(model.MetricNameLabel, name+suffix)
-		for _, l := range m.Label {
-			b.Set(l.GetName(), l.GetValue())
-		}
-		for i := 0; i < len(more); i += 2 {
-			b.Set(more[i], more[i+1])
-		}
-		add(b.Labels(), v)
-	}
-	switch {
-	case m.Histogram != nil:
-		for _, bucket := range m.Histogram.Bucket {
-			bound := strconv.FormatFloat(bucket.GetUpperBound(), 'g', -1, 64)
-			one("_bucket", float64(bucket.GetCumulativeCount()), "le", bound)
-		}
-		one("_bucket", float64(m.Histogram.GetSampleCount()), "le", "+Inf")
-		one("_count", float64(m.Histogram.GetSampleCount()))
-		one("_sum", m.Histogram.GetSampleSum())
-	case m.Counter != nil:
-		one("", m.Counter.GetValue())
-	default:
-		one("", m.Gauge.GetValue())
-	}
-}
-
-func (h *history) add(l labels.Labels, at int64, v float64) {
-	name := l.String()
-	if h.series[name] == nil {
-		h.series[name] = &series{labels: l}
-	}
-	h.series[name].samples = append(h.series[name].samples, sample{at, v})
-}
-
-// promQL is the language as Prometheus parses it by default.
-var promQL = parser.NewParser(parser.Options{})
-
-func newEngine(t testing.TB) *promql.Engine {
-	e := promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: promQL,
-	})
+func testEngine(t testing.TB) *promql.Engine {
+	e := newEngine()
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
 }
 
-// at is the result of an expression at a moment.
-func (h *history) at(t testing.TB, e *promql.Engine, expr string, at time.Time) promql.Vector {
+// now is the result of an expression at a moment.
+func (h *history) now(t testing.TB, e *promql.Engine, expr string, at time.Time) promql.Vector {
 	t.Helper()
-	q, err := e.NewInstantQuery(t.Context(), h, nil, expr, at)
+	result, err := h.at(t.Context(), e, expr, at)
 	require.NoError(t, err, expr)
-	defer q.Close()
-	result := q.Exec(t.Context())
-	require.NoError(t, result.Err, expr)
-	require.Empty(t, result.Warnings, expr)
-	vector, err := result.Vector()
+	return result
+}
+
+// ask has the series of an expression that have a value within a time.
+func (h *history) ask(t testing.TB, e *promql.Engine, expr string, from, to time.Time) []promql.Series {
+	t.Helper()
+	result, err := h.during(t.Context(), e, expr, from, to, time.Minute)
 	require.NoError(t, err, expr)
-	return append(promql.Vector{}, vector...)
+	return result
 }
-
-// Querier implements storage.Queryable.
-func (h *history) Querier(int64, int64) (storage.Querier, error) {
-	return querier{storage.NoopQuerier(), h}, nil
-}
-
-type querier struct {
-	storage.Querier
-	history *history
-}
-
-// Select returns the series that match.
-func (q querier) Select(_ context.Context, _ bool, _ *storage.SelectHints, all ...*labels.Matcher) storage.SeriesSet {
-	found := &found{at: -1}
-series:
-	for _, s := range q.history.series {
-		for _, m := range all {
-			if !m.Matches(s.labels.Get(m.Name)) {
-				continue series
-			}
-		}
-		found.series = append(found.series, storage.NewListSeries(s.labels, s.samples))
-	}
-	return found
-}
-
-// found implements storage.SeriesSet.
-type found struct {
-	series []storage.Series
-	at     int
-}
-
-func (f *found) Next() bool {
-	f.at++
-	return f.at < len(f.series)
-}
-
-func (f *found) At() storage.Series { return f.series[f.at] }
-
-func (*found) Err() error { return nil }
-
-func (*found) Warnings() annotations.Annotations { return nil }
-
-// sample implements chunks.Sample.
-type sample struct {
-	t int64
-	v float64
-}
-
-func (s sample) T() int64                    { return s.t }
-func (sample) ST() int64                     { return 0 }
-func (s sample) F() float64                  { return s.v }
-func (sample) H() *histogram.Histogram       { return nil }
-func (sample) FH() *histogram.FloatHistogram { return nil }
-func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s sample) Copy() chunks.Sample         { return s }
