@@ -75,15 +75,15 @@ func TestAnObjectThatNoShardOwnsHasAnEvent(t *testing.T) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	require.NoError(t, broadcaster.StartRecordingToSinkWithContext(ctx))
 	defer broadcaster.Shutdown()
-	s, err := sharder.New(kube, objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
-		sharder.Config{
-			Namespace: namespace, Ring: ring, UnownedAfter: 2 * time.Second,
-			Events: broadcaster.NewRecorder(scheme.Scheme, "sharder"),
-			Resources: []api.Resource{{
-				GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{namespace},
-				Selector: labels.SelectorFromSet(labels.Set{"wanted": ""}),
-			}},
-		})
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
+	s, err := sharder.New(kube, objects, mapper, sharder.Config{
+		Namespace: namespace, Ring: ring, UnownedAfter: 2 * time.Second,
+		Events: broadcaster.NewRecorder(scheme.Scheme, "sharder"),
+		Resources: []api.Resource{{
+			GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{namespace},
+			Selector: labels.SelectorFromSet(labels.Set{"wanted": ""}),
+		}},
+	})
 	require.NoError(t, err)
 	running.Go(func() { assert.NoError(t, s.Run(ctx)) })
 
