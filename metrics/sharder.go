@@ -48,12 +48,12 @@ func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 
 // distribution is what a sharder reports.
 type distribution struct {
-	members, objects, placed, unsettled        prometheus.Gauge
-	shards, troubled                           *prometheus.GaugeVec
-	settle, scans, throttled                   prometheus.Histogram
-	patches                                    *prometheus.CounterVec
-	took                                       *prometheus.HistogramVec
-	unplaced, overdue, taken, collected, storm prometheus.Counter
+	members, objects, placed, unsettled                 prometheus.Gauge
+	shards, troubled                                    *prometheus.GaugeVec
+	settle, scans, throttled                            prometheus.Histogram
+	patches                                             *prometheus.CounterVec
+	took                                                *prometheus.HistogramVec
+	unplaced, overdue, unowned, taken, collected, storm prometheus.Counter
 
 	mu      sync.Mutex
 	changed time.Time // when the membership last changed; zero if the ring is settled
@@ -83,6 +83,7 @@ func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 		unplaced: f.counter("unplaced_object_seconds_total",
 			"Time that objects were not with their owner, added up, as seen by scans."),
 		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
+		unowned:   f.counter("unowned_total", "Objects that no living shard has owned for long."),
 		taken:     f.counter("taken_total", "Shards that have proved dead."),
 		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
 		storm:     f.counter("storms_total", "How often at least half of the shards have expired together."),
@@ -119,6 +120,7 @@ func (d *distribution) hooks() sharder.Hooks {
 			d.took.WithLabelValues(p.Verb).Observe(p.Latency.Seconds())
 		},
 		OnOverdue:   func(sharder.Overdue) { d.overdue.Inc() },
+		OnUnowned:   func(sharder.Unowned) { d.unowned.Inc() },
 		OnTaken:     func(string) { d.taken.Inc() },
 		OnCollected: func(string) { d.collected.Inc() },
 		OnStorm:     func([]string) { d.storm.Inc() },

@@ -43,6 +43,9 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		e.queue.done(i, false)
 		return
 	case err == nil:
+		if placed {
+			e.unowned.see(i.Ref, "", "", time.Now())
+		}
 		e.queue.done(i, placed)
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
@@ -89,6 +92,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			}
 			current = true
 			if o == nil { // deleted, or not to be distributed any more
+				e.unowned.see(r, "", "", time.Now())
 				return true, nil
 			}
 		}
@@ -97,6 +101,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			return false, nil
 		}
 		s, d, err := e.leases.resolve(ctx, *o, p)
+		e.unowned.see(r, o.UID, s.Vacancy(), time.Now())
 		switch {
 		case err != nil:
 			return false, err

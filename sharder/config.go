@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -65,6 +66,11 @@ type Config struct {
 	// Default: 1 min.
 	OverdueAfter time.Duration
 
+	// UnownedAfter is how long an object may be without a living owner before that is reported. It
+	// should be longer than the three to four LeaseDurations that the death of a shard may take.
+	// Default: 1 min.
+	UnownedAfter time.Duration
+
 	// WatchAll makes the sharder watch all objects instead of only those without a shard. It then
 	// repairs edits of users at once instead of by the next scan. It costs an event for each change
 	// of any object, but no more memory. Children are not included.
@@ -72,6 +78,11 @@ type Config struct {
 
 	// Hooks are called when something happens.
 	Hooks Hooks
+
+	// Events records the warning Unowned on objects without a living owner, up to 100 at a time. It
+	// needs the verbs create and patch on events of events.k8s.io, where the objects are. Nil: no
+	// Events.
+	Events events.EventRecorder
 
 	// Logger receives transitions at Info, and failing requests and what an operator should know at
 	// Warn. Nil: no logs.
@@ -97,6 +108,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.LeaseDuration, 15*time.Second)
 	setDefault(&c.GCPeriod, time.Hour)
 	setDefault(&c.OverdueAfter, time.Minute)
+	setDefault(&c.UnownedAfter, time.Minute)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -143,6 +155,7 @@ func (c Config) validate() error {
 	atLeast("ScanInterval", c.ScanInterval, time.Second)
 	atLeast("GCPeriod", c.GCPeriod, 0)
 	atLeast("OverdueAfter", c.OverdueAfter, 0)
+	atLeast("UnownedAfter", c.UnownedAfter, 0)
 	switch {
 	case c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration:
 		rule := fmt.Sprintf("must be from %v to %v", minLeaseDuration, shardlease.MaxLeaseDuration)
@@ -169,6 +182,9 @@ type Hooks struct {
 	// Config.OverdueAfter. The shard is alive, but its work on the object does not end, or it does
 	// not see the object.
 	OnOverdue func(Overdue)
+	// OnUnowned is called once for an object that no living shard owns for Config.UnownedAfter, for
+	// example because a policy denies the sharder's patch.
+	OnUnowned func(Unowned)
 	// OnTaken is called with a shard that has proved dead: its Lease was taken.
 	OnTaken func(shard string)
 	// OnCollected is called with a dead shard whose Lease was deleted.
@@ -218,6 +234,13 @@ type ResourceState struct {
 	Verb string
 	// Err is why the request fails; nil: it succeeds again, or the sharder has ended.
 	Err error
+}
+
+// Unowned is an object that no living shard owns.
+type Unowned struct {
+	Object api.ObjectRef
+	Why    string
+	Since  time.Time // when this sharder has seen it first
 }
 
 // Overdue is an object that its shard should have let go of.

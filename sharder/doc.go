@@ -101,10 +101,10 @@
 // An object that cannot be changed, because a policy denies it or for any other reason, does not
 // affect other objects. It is retried after pauses of up to half a minute, without a list, and the
 // log has the reason, once for each cause. A child that cannot be changed delays its root in the
-// same way. Scans for objects without progress become as rare as ScanInterval. Up to 100 of them do
-// not keep the history growing: it then lists the possible owners of each of them, and forgets the
-// memberships that no longer matter to other objects. But the ring is not settled until they are
-// with their owners.
+// same way. [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for
+// objects without progress become as rare as ScanInterval. Up to 100 of them do not keep the history
+// growing: it then lists the possible owners of each of them, and forgets the memberships that no
+// longer matter to other objects. But the ring is not settled until they are with their owners.
 //
 // The history grows while more than those are out of place, or a resource cannot be listed, and
 // shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
@@ -277,6 +277,10 @@
 //		delete (only of Leases that have been dead for long)
 //	configmaps: create; get, update (may be restricted to the name of the history)
 //	pods: watch (optional, for the kubelet's report that a shard's container has ended)
+//
+// With [Config].Events, where the objects are:
+//
+//	events (events.k8s.io): create, patch
 //
 // The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
 // each resource, including children, and what its work needs; for its Lease see package shardlease.

@@ -207,7 +207,9 @@ func (e *session) scan(ctx context.Context) (*scanResult, error) {
 // scanObject queues an object if it needs work. If the object must be drained it waits for a slot.
 // It returns false if ctx has ended.
 func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult) bool {
-	d := protocol.Decide(e.leases.situationOf(v, e.plan.Load()))
+	s := e.leases.situationOf(v, e.plan.Load())
+	d := protocol.Decide(s)
+	e.unowned.see(v.Ref, v.UID, s.Vacancy(), time.Now())
 	t.count(v, d.Verb == protocol.Keep)
 	switch {
 	case d.Verb == protocol.Keep, d.Verb == protocol.Await, e.queue.waits(v.Ref):

@@ -34,6 +34,7 @@ type session struct {
 	moves     *moves
 	floors    *childFloors
 	drains    *drains
+	unowned   unowned
 	version   string // of the first list of Leases
 	first     bool   // there was no sharder before
 
@@ -92,6 +93,7 @@ func (s *Sharder) newSession() (*session, error) {
 		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
 		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
+		unowned: unowned{objects: map[protocol.Ref]*vacancy{}},
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
@@ -200,6 +202,7 @@ func (e *session) run(ctx context.Context) error {
 	all.Go(func() { e.collector.run(ctx) })
 	all.Go(func() { e.releaseRetries(ctx) })
 	all.Go(func() { e.reportOverdue(ctx) })
+	all.Go(func() { e.reportUnowned(ctx) })
 	all.Go(func() { e.moveFamilies(ctx) })
 	for range e.config.Concurrency {
 		all.Go(func() { e.work(ctx) })

@@ -40,6 +40,21 @@ type Situation struct {
 	Claims []Claim
 }
 
+// Vacancy says why no living shard owns the root; empty: one does, or may.
+func (s Situation) Vacancy() string {
+	switch {
+	case !s.Recorded:
+		return "it has no valid record of its owner"
+	case s.Record.State == StateFree:
+		return fmt.Sprintf("shard %s has let go of it, and it was not assigned to another one", s.Record.Shard)
+	case s.Owner == EpochEnded, s.Owner == EpochNeverBegan:
+		return fmt.Sprintf("its owner, shard %s, has ended", s.Record.Shard)
+	case s.Owner == EpochUnproven:
+		return fmt.Sprintf("its owner, shard %s, does not renew its Lease", s.Record.Shard)
+	}
+	return ""
+}
+
 // Verb is the action for a root.
 type Verb string
 

@@ -1,0 +1,95 @@
+package sharder
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+// maxUnowned bounds how many objects without an owner are followed at a time. If there are more, the
+// log speaks of the ring as a whole.
+const maxUnowned = 100
+
+// unowned follows the objects that no living shard owns.
+type unowned struct {
+	mu      sync.Mutex
+	objects map[protocol.Ref]*vacancy // guarded by mu
+}
+
+// vacancy is a time in which no living shard owns an object.
+type vacancy struct {
+	uid      types.UID
+	since    time.Time // when it was seen first
+	last     time.Time // when it was seen last
+	why      string
+	reported bool
+}
+
+// see takes what is known of an object. An empty reason means that a living shard owns it, or that it
+// is gone.
+func (u *unowned) see(r protocol.Ref, uid types.UID, why string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	v := u.objects[r]
+	switch {
+	case why == "" || v != nil && v.uid != uid:
+		delete(u.objects, r)
+	case v != nil:
+		v.last, v.why = now, why
+	case len(u.objects) < maxUnowned:
+		u.objects[r] = &vacancy{uid: uid, since: now, last: now, why: why}
+	}
+}
+
+// late returns the objects without an owner since before a time, each only once. It forgets those that
+// were not seen since another time: they are not selected any more.
+func (u *unowned) late(before, forgotten time.Time) map[protocol.Ref]vacancy {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	late := map[protocol.Ref]vacancy{}
+	for r, v := range u.objects {
+		switch {
+		case v.last.Before(forgotten):
+			delete(u.objects, r)
+		case !v.reported && v.since.Before(before):
+			v.reported = true
+			late[r] = *v
+		}
+	}
+	return late
+}
+
+// reportUnowned reports objects that no living shard owns for too long.
+func (e *session) reportUnowned(ctx context.Context) {
+	after := e.config.UnownedAfter
+	for clock.Sleep(ctx, max(after/4, time.Second)) {
+		now := time.Now()
+		for r, v := range e.unowned.late(now.Add(-after), now.Add(-max(after, 2*e.config.ScanInterval))) {
+			e.log(r).Warn("no living shard owns an object", zap.String("why", v.why), zap.Time("since", v.since))
+			if e.config.Hooks.OnUnowned != nil {
+				e.config.Hooks.OnUnowned(Unowned{e.objectRef(r), v.why, v.since})
+			}
+			e.event(r, v.uid, "Unowned", "Assign", fmt.Sprintf("ring %s: no living shard owns this object for %v: %s",
+				e.config.Ring, now.Sub(v.since).Round(time.Second), v.why))
+		}
+	}
+}
+
+// event records a warning on an object.
+func (e *session) event(r protocol.Ref, uid types.UID, reason, action, note string) {
+	if e.config.Events == nil {
+		return
+	}
+	of := e.graph.All[r.Resource]
+	about := &corev1.ObjectReference{Kind: of.Kind.Kind, Namespace: r.Namespace, Name: r.Name, UID: uid}
+	about.APIVersion = of.GVR.GroupVersion().String()
+	e.config.Events.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", note)
+}
