@@ -30,6 +30,7 @@ type births struct {
 	mu    sync.Mutex
 	alive map[types.UID]birth
 	work  map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
+	known map[string]*sim.Process                         // those that have worked, by name
 	lost  string                                          // what went wrong with a child, or ""
 	fresh *freshness
 	// holders are those of Leases.
@@ -50,6 +51,7 @@ const user = "somebody"
 // birthsOf returns the births of a world. The rule of the world passes every change to see.
 func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
+		known: map[string]*sim.Process{},
 		alive: map[types.UID]birth{}, work: map[types.UID]map[*sim.Process]*shardlease.Term{}, fresh: newFreshness(),
 		holders: map[string]string{},
 	})
@@ -99,10 +101,8 @@ func (b *births) late(child birth) bool {
 	if child.by == user || b.holders[shard] == shard {
 		return false
 	}
-	for p := range b.work[child.root] {
-		if p.Name == child.by && p.HasPaused() {
-			return true
-		}
+	if p := b.known[child.by]; p != nil && p.HasPaused() {
+		return true
 	}
 	b.lost = fmt.Sprintf("%s creates child %s, and its Lease is held by %q", child.by, child.name, b.holders[shard])
 	return false
@@ -140,7 +140,7 @@ func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (e
 	if b.work[root] == nil {
 		b.work[root] = map[*sim.Process]*shardlease.Term{}
 	}
-	b.work[root][p] = term
+	b.work[root][p], b.known[p.Name] = term, p
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
