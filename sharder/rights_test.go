@@ -140,7 +140,7 @@ func TestARightThatIsMissingIsNotSaidForEachObject(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, []string{`patch on resource configmaps of API group "" by a ClusterRole`}, grants(logs))
-		assert.Equal(t, 2, logs.Len(), "the other says that objects wait: %v", logs.All())
+		assert.Equal(t, 3, logs.Len(), "the others say that objects wait, and which: %v", logs.All())
 		a.lack()
 		time.Sleep(2 * time.Minute)
 		list, err := meta.Resource(ringtest.ConfigMaps).List(ctx,

@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,13 +73,20 @@ func (e *session) reportUnowned(ctx context.Context) {
 	after := e.config.UnownedAfter
 	for clock.Sleep(ctx, max(after/4, time.Second)) {
 		now := time.Now()
+		names := map[string][]string{} // by the reason
 		for r, v := range e.unowned.late(now.Add(-after), now.Add(-max(after, 2*e.config.ScanInterval))) {
-			e.log(r).Warn("no living shard owns an object", zap.String("why", v.why), zap.Time("since", v.since))
+			object := e.objectRef(r)
+			names[v.why] = append(names[v.why], fmt.Sprintf("%s %s/%s", object.GVR.Resource, r.Namespace, r.Name))
 			if e.config.Hooks.OnUnowned != nil {
-				e.config.Hooks.OnUnowned(Unowned{e.objectRef(r), v.why, v.since})
+				e.config.Hooks.OnUnowned(Unowned{object, v.why, v.since})
 			}
 			e.event(r, v.uid, "Unowned", "Assign", fmt.Sprintf("ring %s: no living shard owns this object for %v: %s",
 				e.config.Ring, now.Sub(v.since).Round(time.Second), v.why))
+		}
+		for why, of := range names {
+			slices.Sort(of)
+			e.config.Logger.Warn("no living shard owns objects", zap.String("why", why), zap.Strings("objects", of),
+				zap.Duration("after", after))
 		}
 	}
 }
