@@ -198,6 +198,11 @@
 //     on how many are assigned.
 //   - A resource that cannot be listed or is not served, or whose children are not, delays only its
 //     own objects. [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
+//   - A drained shard gets no objects, and lets go of each that it has when work on it has ended. If
+//     no other shard is left, it gets objects again (TestADrainedShardLetsGo,
+//     TestAllShardsCannotBeDrained).
+//   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
+//     time (TestAnObjectThatNoShardOwnsSaysSo).
 //   - A sharder that has lost its election writes nothing harmful: what it had already sent either
 //     comes first, or is refused.
 //
