@@ -56,8 +56,8 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 	}
 	for _, e := range s.Elections {
 		row := []any{
-			e.Namespace, e.Name, electionCell(e), on.holder(e.Holder), fmt.Sprint(e.Transitions + 1), on.age(e.Acquired),
-			on.age(e.Renewed),
+			e.Namespace, e.Name, electionCell(e), on.holder(e.Holder), fmt.Sprint(e.Transitions + 1),
+			on.age(e.Acquired), on.age(e.Renewed),
 		}
 		if on.wide {
 			row = append(row, e.Kind, seconds(e.Duration), e.Address)
