@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,18 +38,11 @@ func (e Environment) drain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var rights cluster.Rights
-			r, err := at.Ring(c.Context(), q, &rights)
-			if err := errors.Join(err, rights.Err()); err != nil {
-				return err
-			}
-			if obstacle := r.DrainObstacle(l.Name); obstacle != "" && !undo {
-				return fmt.Errorf("kubectl-bellwether: drain: nothing was changed: %s", obstacle)
-			}
-			what := fmt.Sprintf("its %d objects go to %s", r.Shard(l.Name).Objects,
-				strings.Join(r.MembersBesides(l.Name), ", "))
-			if undo {
-				what = "it gets objects again"
+			what := "it gets objects again"
+			if !undo {
+				if what, err = drained(c.Context(), at, q, l.Name); err != nil {
+					return err
+				}
 			}
 			if confirmed {
 				err = at.Drain(c.Context(), l, !undo)
@@ -56,7 +50,7 @@ func (e Environment) drain() *cobra.Command {
 				what += ". Nothing was changed. --confirm does it"
 			}
 			if err == nil {
-				_, err = fmt.Fprintf(e.Out, "Shard %s of ring %s: %s.\n", l.Name, r.Name, what)
+				_, err = fmt.Fprintf(e.Out, "Shard %s of ring %s: %s.\n", l.Name, q.Ring, what)
 			}
 			return err
 		},
@@ -65,4 +59,18 @@ func (e Environment) drain() *cobra.Command {
 	c.Flags().BoolVar(&undo, "undo", false, "give the shard objects again")
 	c.Flags().BoolVar(&confirmed, "confirm", false, "annotate the Lease; default: say what would happen")
 	return c
+}
+
+// drained says what becomes of the objects of a shard that is drained, or why it must not be.
+func drained(ctx context.Context, at Connection, q cluster.RingQuery, shard string) (what string, err error) {
+	var rights cluster.Rights
+	r, err := at.Ring(ctx, q, &rights)
+	if err := errors.Join(err, rights.Err()); err != nil {
+		return "", err
+	}
+	if obstacle := r.DrainObstacle(shard); obstacle != "" {
+		return "", fmt.Errorf("kubectl-bellwether: drain: nothing was changed: %s", obstacle)
+	}
+	return fmt.Sprintf("its %d objects go to %s", r.Shard(shard).Objects,
+		strings.Join(r.MembersBesides(shard), ", ")), nil
 }

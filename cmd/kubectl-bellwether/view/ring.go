@@ -197,9 +197,10 @@ type Summary struct {
 
 // Summary returns a line about the ring.
 func (r Ring) Summary() Summary {
-	s := Summary{Namespace: r.Namespace, Name: r.Name, Members: len(r.Members())}
+	members := r.Members()
+	s := Summary{Namespace: r.Namespace, Name: r.Name, Members: len(members)}
 	for _, shard := range r.Shards {
-		member := slices.Contains(r.Members(), shard.Name)
+		member := slices.Contains(members, shard.Name)
 		switch {
 		case member && shard.State == "Ready":
 			s.Ready++
