@@ -83,10 +83,10 @@ const (
 	caFile             = "ca.crt"
 	servingCertificate = "apiserver.crt"
 	servingKey         = "apiserver.key"
+	serviceAccountKey  = "service-account.key"
 
 	kubeletClientCertificate = "kubelet-client.crt"
 	kubeletClientKey         = "kubelet-client.key"
-	serviceAccountKey        = "service-account.key"
 )
 
 // write puts what the servers need into dir.

@@ -17,18 +17,18 @@ import (
 // directory and returns the path of the program. Flags are flags of `go build`, for example -race.
 // Asked for the same package and flags again it returns the first result.
 func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string) (string, error) {
-	return c.build(ctx, "", pkg, flags)
+	return c.ProgramOf(ctx, "", pkg, flags...)
 }
 
 // ProgramOf is [ControlPlane.Program] for a package of another module, as seen from its directory.
+// Empty: of the current one.
 func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags ...string) (string, error) {
-	return c.build(ctx, module, pkg, slices.Concat([]string{ownModule}, flags))
-}
-
-func (c *ControlPlane) build(ctx context.Context, directory, pkg string, flags []string) (string, error) {
+	if module != "" {
+		flags = slices.Concat([]string{ownModule}, flags)
+	}
 	c.programsMu.Lock()
 	defer c.programsMu.Unlock()
-	key := fmt.Sprintf("%q %q %q", directory, pkg, flags)
+	key := fmt.Sprintf("%q %q %q", module, pkg, flags)
 	if path, ok := c.programs[key]; ok {
 		return path, nil
 	}
@@ -37,7 +37,7 @@ func (c *ControlPlane) build(ctx context.Context, directory, pkg string, flags [
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
 	arguments := slices.Concat([]string{"build", "-ldflags=-s -w"}, flags, []string{"-o", dir + "/", pkg})
-	if _, err := goCommand(ctx, directory, nil, arguments...); err != nil {
+	if _, err := goCommand(ctx, module, nil, arguments...); err != nil {
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
 	built, err := os.ReadDir(dir)

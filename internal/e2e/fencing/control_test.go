@@ -28,7 +28,7 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	l.t.Helper()
 	config := l.user()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) { return hook(l.ownRecord(r), next) })
+		return roundTrip(func(r *http.Request) (*http.Response, error) { return hook(ownRecord(r, l.machine), next) })
 	})
 	kube, err := kubernetes.NewForConfig(config)
 	require.NoError(l.t, err)
@@ -57,15 +57,15 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	l.checked()
 }
 
-// ownRecord changes a request for all records into one for that of the machine: those of other
-// tests are none of its business.
-func (l *lab) ownRecord(r *http.Request) *http.Request {
+// ownRecord changes a request for all records into one for that of a node: those of other tests are
+// none of its business.
+func ownRecord(r *http.Request, node string) *http.Request {
 	if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/nodefences") {
 		return r
 	}
 	r = r.Clone(r.Context())
 	query := r.URL.Query()
-	query.Set("fieldSelector", "metadata.name="+v1alpha1.Name(l.machine))
+	query.Set("fieldSelector", "metadata.name="+v1alpha1.Name(node))
 	r.URL.RawQuery = query.Encode()
 	return r
 }

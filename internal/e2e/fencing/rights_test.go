@@ -3,7 +3,6 @@ package fencing_test
 import (
 	"context"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,22 +38,6 @@ func (plugs) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 	return agent.Metadata{Name: name, Parameters: []agent.ParameterSpec{
 		{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true},
 	}}, nil
-}
-
-// blinkered is a transport of a fencer that sees one NodeFence, and leaves those of other tests alone.
-type blinkered struct {
-	name string
-	next http.RoundTripper
-}
-
-func (b blinkered) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/nodefences") {
-		r = r.Clone(r.Context())
-		query := r.URL.Query()
-		query.Set("fieldSelector", "metadata.name="+b.name)
-		r.URL.RawQuery = query.Encode()
-	}
-	return b.next.RoundTrip(r)
 }
 
 // TestMissingRightsAreSaidTogether has a fencer lack a right that it needs now, and one that it needs
@@ -104,7 +87,11 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 		client, err := kubernetes.NewForConfig(shared.User(user))
 		require.NoError(t, err)
 		config := shared.User(user)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return blinkered{v1alpha1.Name(node.Name), next} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				return next.RoundTrip(ownRecord(r, node.Name))
+			})
+		})
 		dyn, err := dynamic.NewForConfig(config)
 		require.NoError(t, err)
 		core, logs := observer.New(zap.InfoLevel)

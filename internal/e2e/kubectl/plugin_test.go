@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,12 +39,9 @@ type user struct {
 
 func newUser(t *testing.T) *user {
 	t.Helper()
-	u := &user{t: t, plugin: filepath.Join(t.TempDir(), "kubectl-bellwether")}
-	// It is another module, so the go command has to run there, with its go.mod.
-	build := exec.CommandContext(t.Context(), "go", "build", "-modfile=go.mod", "-ldflags=-s -w", "-o", u.plugin, ".")
-	build.Dir = "../../../cmd/kubectl-bellwether"
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	plugin, err := shared.ProgramOf(t.Context(), "../../../cmd/kubectl-bellwether", ".")
+	require.NoError(t, err)
+	u := &user{t: t, plugin: plugin}
 	u.kubeconfig, err = shared.Kubeconfig(shared.Admin())
 	require.NoError(t, err)
 	u.namespace, err = shared.Namespace(t.Context(), "plugin")

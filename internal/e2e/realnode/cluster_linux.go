@@ -109,13 +109,7 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 	built := map[string]Image{pauseImage: {Program: e2e.Module + "/realnode/pause"}}
 	maps.Copy(built, options.Images)
 	for name, image := range built {
-		build := c.Program
-		if image.Module != "" {
-			build = func(ctx context.Context, pkg string, flags ...string) (string, error) {
-				return c.ProgramOf(ctx, image.Module, pkg, flags...)
-			}
-		}
-		path, err := build(ctx, image.Program)
+		path, err := c.ProgramOf(ctx, image.Module, image.Program)
 		if err != nil {
 			return err
 		}
