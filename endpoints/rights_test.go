@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 )
 
 // All missing rights are in one line, after the first round. The requests of a round depend on each
@@ -27,14 +28,9 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("services"), "web",
 			fmt.Errorf(`User "u" cannot get resource "services"`))
 	})
-	client.PrependReactor("create", "selfsubjectaccessreviews",
-		func(a clienttesting.Action) (bool, runtime.Object, error) {
-			r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			of := r.Spec.ResourceAttributes
-			r.Status.Allowed = of.Resource == "selfsubjectaccessreviews" || of.Resource == "configmaps" ||
-				of.Verb == "list" || of.Verb == "delete"
-			return true, r, nil
-		})
+	kubetest.AnswerReviews(client, func(of *authorizationv1.ResourceAttributes) bool {
+		return of.Resource == "configmaps" || of.Verb == "list" || of.Verb == "delete"
+	})
 	core, logs := observer.New(zap.WarnLevel)
 	r, err := endpoints.New(client, endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},

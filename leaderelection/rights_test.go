@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -41,28 +42,22 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 					return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "l",
 						fmt.Errorf(`User "u" cannot %s resource "leases"`, a.GetVerb()))
 				})
-				client.PrependReactor("create", "selfsubjectaccessreviews",
-					func(a clienttesting.Action) (bool, runtime.Object, error) {
-						sent := a.(clienttesting.CreateAction).GetObject()
-						r := sent.(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-						of := r.Spec.ResourceAttributes
-						r.Status.Allowed = of.Resource == "selfsubjectaccessreviews" || of.Verb == "get"
-						if !test.reviews {
+				kubetest.AnswerReviews(client, func(of *authorizationv1.ResourceAttributes) bool {
+					return of.Verb == "get"
+				})
+				if !test.reviews {
+					client.PrependReactor("create", "selfsubjectaccessreviews",
+						func(clienttesting.Action) (bool, runtime.Object, error) {
 							return true, nil, errors.New("no such resource")
-						}
-						return true, r, nil
-					})
+						})
+				}
 				core, logs := observer.New(zap.InfoLevel)
 				elector, err := leaderelection.New(client,
 					leaderelection.Config{Namespace: "ns", Name: "l", PodUID: "1", Logger: zap.New(core)})
 				require.NoError(t, err)
 				err = elector.Run(t.Context(), func(context.Context) error { return nil })
 				assert.ErrorContains(t, err, "not allowed to create Lease ns/l: grant the verb")
-				var said []string
-				for _, line := range logs.FilterMessage("rights are missing: grant all of them").All() {
-					said = append(said, line.ContextMap()["grant"].(string))
-				}
-				assert.Equal(t, test.want, said)
+				assert.Equal(t, test.want, kubetest.Grants(logs))
 			})
 		})
 	}

@@ -1,8 +1,6 @@
 package leaderforlife_test
 
 import (
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,39 +9,22 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
 )
 
 // refusing returns a fake clientset with the Pod a, whose user lacks rights until they are granted.
-func refusing(granted *atomic.Bool, lacking ...string) *fake.Clientset {
+func refusing(lacking ...string) (*fake.Clientset, *kubetest.Authorizer) {
 	client := fake.NewSimpleClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "u"}})
-	lacks := map[string]bool{}
-	for _, l := range lacking {
-		lacks[l] = true
-	}
-	client.PrependReactor("*", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if granted.Load() || !lacks[a.GetVerb()+" "+a.GetResource().Resource] {
-			return false, nil, nil
-		}
-		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "",
-			fmt.Errorf("User %q cannot %s resource %q", "u", a.GetVerb(), a.GetResource().Resource))
-	})
-	client.PrependReactor("create", "selfsubjectaccessreviews",
-		func(a clienttesting.Action) (bool, runtime.Object, error) {
-			r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			of := r.Spec.ResourceAttributes
-			r.Status.Allowed = granted.Load() || !lacks[of.Verb+" "+of.Resource]
-			return true, r, nil
-		})
-	return client
+	a := &kubetest.Authorizer{}
+	a.Lack(lacking...)
+	a.Guard(client)
+	return client, a
 }
 
 func TestMissingRightsAreSaidInOneLine(t *testing.T) {
@@ -79,10 +60,10 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				granted := &atomic.Bool{}
+				client, authorizer := refusing(c.lacking...)
 				core, logs := observer.New(zap.WarnLevel)
 				options := append([]leader.Option{
-					leader.WithClient(refusing(granted, c.lacking...)), leader.WithNamespace("ns"),
+					leader.WithClient(client), leader.WithNamespace("ns"),
 					leader.WithPodName("a"), leader.WithLogger(zap.New(core)),
 				}, c.options...)
 				ended := make(chan error)
@@ -91,7 +72,7 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 				lines := logs.FilterMessage(missing).All()
 				require.Len(t, lines, 1)
 				assert.Equal(t, c.want, lines[0].ContextMap()["grant"])
-				granted.Store(true)
+				authorizer.Lack()
 				require.NoError(t, <-ended, "no restart is needed")
 			})
 		})
@@ -99,7 +80,7 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 	t.Run("of TryBecome", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
-			client := refusing(&atomic.Bool{}, "get pods", "create configmaps")
+			client, _ := refusing("get pods", "create configmaps")
 			_, err := leader.TryBecome(t.Context(), "l", leader.WithNamespace("ns"), leader.WithPodName("a"),
 				leader.WithClient(client), leader.WithLogger(zap.New(core)))
 			assert.True(t, apierrors.IsForbidden(err))
@@ -109,9 +90,9 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 	t.Run("the minimal role", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)
+			client, _ := refusing("list pods", "patch pods", "watch pods", "watch configmaps", "delete configmaps")
 			require.NoError(t, leader.Become(t.Context(), "l", leader.WithNamespace("ns"), leader.WithPodName("a"),
-				leader.WithClient(refusing(&atomic.Bool{}, "list pods", "patch pods", "watch pods", "watch configmaps",
-					"delete configmaps")), leader.WithLogger(zap.New(core))))
+				leader.WithClient(client), leader.WithLogger(zap.New(core))))
 			assert.Zero(t, logs.FilterMessage(missing).Len(), "the consequences are said, each once")
 		})
 	})

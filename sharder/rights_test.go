@@ -12,76 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// authorizer refuses the requests of fakes that it says are not granted, and answers reviews alike.
-type authorizer struct {
-	mu    sync.Mutex
-	lacks map[string]bool // "<verb> <resource>"; guarded by mu
-	mute  bool            // it refuses reviews, too; guarded by mu
-}
-
 // authorized returns fakes with an authorizer, who does not grant what is lacking.
-func authorized(t *testing.T, lacking ...string) (*fake.Clientset, *metadatafake.FakeMetadataClient, *authorizer) {
+func authorized(t *testing.T, lacking ...string) (
+	*fake.Clientset, *metadatafake.FakeMetadataClient, *kubetest.Authorizer,
+) {
 	kube, meta := fakes(t)
-	a := &authorizer{}
-	a.lack(lacking...)
-	kube.PrependReactor("*", "*", a.refuse)
-	meta.PrependReactor("*", "*", a.refuse)
-	kube.PrependReactor("create", "selfsubjectaccessreviews", a.review)
+	a := &kubetest.Authorizer{}
+	a.Lack(lacking...)
+	a.Guard(kube, meta)
 	return kube, meta, a
-}
-
-func (a *authorizer) lack(lacking ...string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lacks = map[string]bool{}
-	for _, l := range lacking {
-		a.lacks[l] = true
-	}
-}
-
-func (a *authorizer) denies(verb, resource string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.lacks[verb+" "+resource]
-}
-
-func (a *authorizer) refuse(action clienttesting.Action) (bool, runtime.Object, error) {
-	if a.denies(action.GetVerb(), action.GetResource().Resource) {
-		return forbidden(action)
-	}
-	return false, nil, nil
-}
-
-func (a *authorizer) review(action clienttesting.Action) (bool, runtime.Object, error) {
-	if a.mute {
-		return forbidden(action)
-	}
-	r := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-	r.Status.Allowed = !a.denies(r.Spec.ResourceAttributes.Verb, r.Spec.ResourceAttributes.Resource)
-	return true, r, nil
-}
-
-// grants are what a log says to grant, one for each line.
-func grants(logs *observer.ObservedLogs) []string {
-	var all []string
-	for _, l := range logs.FilterMessage("rights are missing: grant all of them").All() {
-		all = append(all, fmt.Sprint(l.ContextMap()["grant"]))
-	}
-	return all
 }
 
 func TestMissingRightsOfASharderAreSaidInOneLine(t *testing.T) {
@@ -97,16 +48,16 @@ func TestMissingRightsOfASharderAreSaidInOneLine(t *testing.T) {
 		go func() { ended <- s.Run(ctx) }()
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, []string{`list on resource leases of API group "coordination.k8s.io" in namespace ns; ` +
-			`patch on resource configmaps of API group "" by a ClusterRole`}, grants(logs))
+			`patch on resource configmaps of API group "" by a ClusterRole`}, kubetest.Grants(logs))
 		assert.Equal(t, 2, logs.Len(), "the other says that the sharder does not begin: %v", logs.All())
 
-		a.lack()
+		a.Lack()
 		time.Sleep(15 * time.Second)
 		_, running := s.Status()
 		assert.True(t, running)
 		cancel()
 		assert.NoError(t, <-ended)
-		assert.Len(t, grants(logs), 1)
+		assert.Len(t, kubetest.Grants(logs), 1)
 	})
 }
 
@@ -139,9 +90,10 @@ func TestARightThatIsMissingIsNotSaidForEachObject(t *testing.T) {
 			}))
 		})
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, []string{`patch on resource configmaps of API group "" by a ClusterRole`}, grants(logs))
+		assert.Equal(t, []string{`patch on resource configmaps of API group "" by a ClusterRole`},
+			kubetest.Grants(logs))
 		assert.Equal(t, 3, logs.Len(), "the others say that objects wait, and which: %v", logs.All())
-		a.lack()
+		a.Lack()
 		time.Sleep(2 * time.Minute)
 		list, err := meta.Resource(ringtest.ConfigMaps).List(ctx,
 			metav1.ListOptions{LabelSelector: s.keys.Shard + "=a"})
@@ -182,33 +134,32 @@ func TestMissingRightsOfAReplicaAreSaidInOneLine(t *testing.T) {
 		want := `create on resource leases of API group "coordination.k8s.io" in namespace ns; ` +
 			`update on resource configmaps of API group "" in namespace ns; ` +
 			`patch on resource configmaps of API group "" by a ClusterRole`
-		assert.Equal(t, []string{want}, grants(logs), "before the sharder begins")
-		a.lack("update configmaps")
+		assert.Equal(t, []string{want}, kubetest.Grants(logs), "before the sharder begins")
+		a.Lack("update configmaps")
 		time.Sleep(time.Minute)
-		assert.Len(t, grants(logs), 2, "the rest")
-		a.lack()
+		assert.Len(t, kubetest.Grants(logs), 2, "the rest")
+		a.Lack()
 		time.Sleep(2 * time.Minute)
 		<-worked
 		_, running := s.Status()
 		assert.True(t, running)
 		cancel()
 		assert.NoError(t, <-ended)
-		assert.Len(t, grants(logs), 2)
+		assert.Len(t, kubetest.Grants(logs), 2)
 	})
 }
 
 // Without the right to ask for rights, a sharder says what is refused, as it does without reviews.
 func TestASharderThatMayNotAskForItsRights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kube, meta, a := authorized(t, "patch configmaps")
-		a.mute = true
+		kube, meta, _ := authorized(t, "patch configmaps", "create selfsubjectaccessreviews")
 		core, logs := observer.New(zap.WarnLevel)
 		c := testConfig()
 		c.Logger = zap.New(core)
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "patch" on resource configmaps`)
-		assert.Empty(t, grants(logs))
+		assert.Empty(t, kubetest.Grants(logs))
 		assert.Equal(t, 1, logs.FilterMessage("the sharder cannot begin yet, will be tried again").Len())
 	})
 }

@@ -30,6 +30,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -306,13 +307,9 @@ func TestClaimSaysAllRightsThatItLacks(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(coordinationv1.Resource("leases"), "",
 				errors.New(`User "u" cannot list resource "leases"`))
 		})
-		client.PrependReactor("create", "selfsubjectaccessreviews",
-			func(a clienttesting.Action) (bool, runtime.Object, error) {
-				r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-				of := r.Spec.ResourceAttributes
-				r.Status.Allowed = of.Resource != "leases" || !lacks(of.Verb)
-				return true, r, nil
-			})
+		kubetest.AnswerReviews(client, func(of *authorizationv1.ResourceAttributes) bool {
+			return of.Resource != "leases" || !lacks(of.Verb)
+		})
 		core, logs := observer.New(zap.WarnLevel)
 		_, err := shardlease.ClaimOrdinal(t.Context(), client,
 			shardlease.Config{Namespace: "ns", Ring: "r", Logger: zap.New(core)})

@@ -27,6 +27,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 )
 
 const operation = "fence-0123456789-1-1"
@@ -535,13 +536,9 @@ func TestRefusalOfTheAPIServer(t *testing.T) {
 // The controller that uses the Jobs says what they lack, too.
 func TestMissingRightsAreSaidByTheController(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
-		c.client.PrependReactor("create", "selfsubjectaccessreviews",
-			func(a k8stesting.Action) (bool, runtime.Object, error) {
-				r := a.(k8stesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-				of := r.Spec.ResourceAttributes
-				r.Status.Allowed = of.Resource != "secrets" && of.Verb != "delete"
-				return true, r, nil
-			})
+		kubetest.AnswerReviews(c.client, func(of *authorizationv1.ResourceAttributes) bool {
+			return of.Resource != "secrets" && of.Verb != "delete"
+		})
 		core, logs := observer.New(zap.WarnLevel)
 		ctx, end := kube.NewRole(zap.New(core)).Begin(t.Context())
 		defer end()

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 )
 
 func TestMissingRights(t *testing.T) {
@@ -25,13 +27,9 @@ func TestMissingRights(t *testing.T) {
 	_, err := MissingRights(t.Context(), client, wanted)
 	assert.ErrorIs(t, err, errNoReview, "a fake allows nothing")
 
-	client.PrependReactor("create", "selfsubjectaccessreviews",
-		func(a clienttesting.Action) (bool, runtime.Object, error) {
-			r := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			of := r.Spec.ResourceAttributes
-			r.Status.Allowed = of.Resource == "selfsubjectaccessreviews" || of.Verb == "get" && of.Name == "l"
-			return true, r, nil
-		})
+	kubetest.AnswerReviews(client, func(of *authorizationv1.ResourceAttributes) bool {
+		return of.Verb == "get" && of.Name == "l"
+	})
 	missing, err := MissingRights(t.Context(), client, wanted)
 	require.NoError(t, err)
 	assert.Equal(t, wanted[1:], missing)

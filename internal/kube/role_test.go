@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 )
 
 // authority is a fake clientset whose user lacks some verbs on Pods.
@@ -27,23 +29,16 @@ type authority struct {
 	mu    sync.Mutex
 	lacks map[string]bool // guarded by mu
 	asked int             // guarded by mu: reviews of verbs
-	err   error           // guarded by mu: of each review
 }
 
 func newAuthority() *authority {
 	a := &authority{Clientset: fake.NewSimpleClientset()}
-	a.PrependReactor("create", "selfsubjectaccessreviews",
-		func(action clienttesting.Action) (bool, runtime.Object, error) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			r := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			of := r.Spec.ResourceAttributes
-			r.Status.Allowed = of.Resource == "selfsubjectaccessreviews" || !a.lacks[of.Verb]
-			if of.Resource != "selfsubjectaccessreviews" {
-				a.asked++
-			}
-			return true, r, a.err
-		})
+	kubetest.AnswerReviews(a, func(of *authorizationv1.ResourceAttributes) bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.asked++
+		return !a.lacks[of.Verb]
+	})
 	return a
 }
 
@@ -174,7 +169,9 @@ func TestRoleThatCannotAskSaysNothing(t *testing.T) {
 	a, role := newAuthority(), NewRole(zap.New(core))
 	a.lack("get")
 	role.Needs(a, func() []Right { return RightsOn(corev1.Resource("pods"), "ns", "", "get") })
-	a.err = refusal("create", "selfsubjectaccessreviews")
+	a.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, refusal("create", "selfsubjectaccessreviews")
+	})
 	assert.False(t, role.Review(t.Context()))
 	assert.False(t, role.Refused(refusal("get", "pods")), "the caller has to say it")
 	assert.Empty(t, said(logs))
