@@ -92,7 +92,6 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			}
 			current = true
 			if o == nil { // deleted, or not to be distributed any more
-				e.unowned.see(r, "", "", time.Now())
 				return true, nil
 			}
 		}

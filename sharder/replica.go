@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -50,9 +49,7 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		return errors.New("sharder: Replica: Lease, Elector and Sharder must not be nil")
 	}
 	// What the leases lack is said together with what the sharder lacks, which begins only later.
-	role := kube.NewRole(r.Sharder.config.Logger)
-	role.Needs(r.Sharder.kube, r.Sharder.config.rights)
-	ctx, endReviews := role.Begin(ctx)
+	ctx, endReviews := r.Sharder.beginReviews(ctx)
 	defer endReviews()
 	var failure error // of the sharder, in the latest term
 	err := r.Lease.Run(ctx, func(ctx context.Context) error {

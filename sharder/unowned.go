@@ -80,8 +80,11 @@ func (e *session) reportUnowned(ctx context.Context) {
 			if e.config.Hooks.OnUnowned != nil {
 				e.config.Hooks.OnUnowned(Unowned{object, v.why, v.since})
 			}
-			e.event(r, v.uid, "Unowned", "Assign", fmt.Sprintf("ring %s: no living shard owns this object for %v: %s",
-				e.config.Ring, now.Sub(v.since).Round(time.Second), v.why))
+			if e.config.Events != nil {
+				e.config.Events.Eventf(e.regarding(r, v.uid), nil, corev1.EventTypeWarning, "Unowned", "Assign",
+					"ring %s: no living shard owns this object for %v: %s", e.config.Ring,
+					now.Sub(v.since).Round(time.Second), v.why)
+			}
 		}
 		for why, of := range names {
 			slices.Sort(of)
@@ -91,13 +94,10 @@ func (e *session) reportUnowned(ctx context.Context) {
 	}
 }
 
-// event records a warning on an object.
-func (e *session) event(r protocol.Ref, uid types.UID, reason, action, note string) {
-	if e.config.Events == nil {
-		return
-	}
+// regarding is a reference to an object, for Events.
+func (e *session) regarding(r protocol.Ref, uid types.UID) *corev1.ObjectReference {
 	of := e.graph.All[r.Resource]
-	about := &corev1.ObjectReference{Kind: of.Kind.Kind, Namespace: r.Namespace, Name: r.Name, UID: uid}
-	about.APIVersion = of.GVR.GroupVersion().String()
-	e.config.Events.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", note)
+	return &corev1.ObjectReference{
+		APIVersion: of.GVR.GroupVersion().String(), Kind: of.Kind.Kind, Namespace: r.Namespace, Name: r.Name, UID: uid,
+	}
 }
