@@ -30,7 +30,7 @@ type births struct {
 	mu    sync.Mutex
 	alive map[types.UID]birth
 	work  map[types.UID]map[*sim.Process]*shardlease.Term // under way, by root
-	known map[string]*sim.Process                         // those that have worked, by name
+	staff map[string]*sim.Process                         // those that have worked, by name
 	lost  string                                          // what went wrong with a child, or ""
 	fresh *freshness
 	// holders are those of Leases.
@@ -51,7 +51,7 @@ const user = "somebody"
 // birthsOf returns the births of a world. The rule of the world passes every change to see.
 func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
-		known: map[string]*sim.Process{},
+		staff: map[string]*sim.Process{},
 		alive: map[types.UID]birth{}, work: map[types.UID]map[*sim.Process]*shardlease.Term{}, fresh: newFreshness(),
 		holders: map[string]string{},
 	})
@@ -96,12 +96,13 @@ func (b *births) see(c apisim.Change) {
 
 // late reports whether a child was created when another could already work on its root. Only a process
 // that has stood still between its last check and its request does that, and no client can prevent it.
+// If another one does, that is recorded as lost.
 func (b *births) late(child birth) bool {
 	shard := identity(child.by)
 	if child.by == user || b.holders[shard] == shard {
 		return false
 	}
-	if p := b.known[child.by]; p != nil && p.HasPaused() {
+	if p := b.staff[child.by]; p != nil && p.HasPaused() {
 		return true
 	}
 	b.lost = fmt.Sprintf("%s creates child %s, and its Lease is held by %q", child.by, child.name, b.holders[shard])
@@ -140,7 +141,7 @@ func (b *births) begin(root types.UID, p *sim.Process, term *shardlease.Term) (e
 	if b.work[root] == nil {
 		b.work[root] = map[*sim.Process]*shardlease.Term{}
 	}
-	b.work[root][p], b.known[p.Name] = term, p
+	b.work[root][p], b.staff[p.Name] = term, p
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -105,6 +105,12 @@ func newEngine() *promql.Engine {
 	})
 }
 
+// execute returns the result of a query. A warning is an error.
+func execute(ctx context.Context, q promql.Query) (*promql.Result, error) {
+	result := q.Exec(ctx)
+	return result, errors.Join(result.Err, problems(result.Warnings))
+}
+
 // at is the result of an expression at a moment.
 func (h *history) at(ctx context.Context, e *promql.Engine, expr string, at time.Time) (promql.Vector, error) {
 	q, err := e.NewInstantQuery(ctx, h, nil, expr, at)
@@ -112,8 +118,8 @@ func (h *history) at(ctx context.Context, e *promql.Engine, expr string, at time
 		return nil, err
 	}
 	defer q.Close()
-	result := q.Exec(ctx)
-	if err := errors.Join(result.Err, problems(result.Warnings)); err != nil {
+	result, err := execute(ctx, q)
+	if err != nil {
 		return nil, err
 	}
 	vector, err := result.Vector()
@@ -129,8 +135,8 @@ func (h *history) during(
 		return nil, err
 	}
 	defer q.Close()
-	result := q.Exec(ctx)
-	if err := errors.Join(result.Err, problems(result.Warnings)); err != nil {
+	result, err := execute(ctx, q)
+	if err != nil {
 		return nil, err
 	}
 	matrix, err := result.Matrix()

@@ -29,9 +29,11 @@ func steps(page string) (all []step) {
 	return all
 }
 
+var reading = regexp.MustCompile(`^kubectl (get|bellwether (status|ring|explain)) `)
+
 // reads reports whether the command only reads: what it prints may take a moment to be so.
 func (s step) reads() bool {
-	return regexp.MustCompile(`^kubectl (get|bellwether (status|ring|explain)) `).MatchString(s.command)
+	return reading.MatchString(s.command)
 }
 
 // agrees reports whether the command has printed what the page shows.
