@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -213,5 +215,64 @@ func TestStepDownLeavesTimeForTwoRenewals(t *testing.T) {
 		} else {
 			assert.ErrorContains(t, err, "StepDown: must be from 0 to 6s")
 		}
+	}
+}
+
+// An election within the work of another lease, as of a sharder within its shard, ends when that lease
+// steps down. It has no time for a release that nothing answers. If a guarded request may still be
+// carried out, the Lease is taken back only when it has expired.
+func TestElectionWithinALeaseThatStepsDownEndsInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		writes          bool
+		atLeast, atMost time.Duration // until it leads again
+	}{
+		"nothing is under way": {false, 0, 3 * time.Second},
+		"a write is":           {true, 9 * time.Second, 18 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connection := apisim.NewServer().Client("a")
+				client := kubernetes.NewForConfigOrDie(connection.Config())
+				elector, err := leaderelection.New(client, leaderelection.Config{
+					Namespace: "ns", Name: "l", StepDown: 6 * time.Second,
+					OnLost: func(err error) { assert.NoError(t, err) },
+				})
+				require.NoError(t, err)
+				config := connection.Config()
+				config.WrapTransport = elector.WrapTransport
+				guarded := kubernetes.NewForConfigOrDie(config)
+				outer, stepDown := context.WithCancelCause(t.Context())
+				ended, began := make(chan error, 1), make(chan time.Time, 2)
+				lead := func(ctx context.Context) error {
+					began <- time.Now()
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				go func() { ended <- elector.Run(outer, lead) }()
+				<-began
+				<-time.After(61 * time.Second) // between two renewals
+				connection.Inject(apisim.Faults{Refuse: apisim.Always})
+				<-time.After(4 * time.Second)
+				if c.writes {
+					go func() {
+						_ = guarded.CoreV1().Pods("ns").Delete(t.Context(), "p", metav1.DeleteOptions{})
+					}()
+					synctest.Wait()
+				}
+				asked := time.Now()
+				stepDown(fmt.Errorf("of the shard: %w", leaderelection.ErrSteppedDown))
+				assert.NoError(t, <-ended)
+				assert.LessOrEqual(t, time.Since(asked), time.Second, "when a renewal under way is given up")
+				connection.Inject(apisim.Faults{})
+
+				again, end := context.WithCancel(t.Context())
+				go func() { ended <- elector.Run(again, lead) }()
+				back := (<-began).Sub(asked)
+				assert.GreaterOrEqual(t, back, c.atLeast)
+				assert.LessOrEqual(t, back, c.atMost)
+				end()
+				assert.NoError(t, <-ended)
+			})
+		})
 	}
 }

@@ -56,10 +56,10 @@ func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) 
 		failure = nil
 		working, endWork := context.WithCancelCause(ctx)
 		defer endWork(nil)
-		sharding, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the work ends first
+		sharding, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the work ends first
 		var beside sync.WaitGroup
 		endSharder := func() {
-			cancel()
+			cancel(context.Cause(ctx)) // the election is not released while the lease steps down
 			beside.Wait()
 		}
 		defer endSharder() // even if work does not return

@@ -18,12 +18,13 @@ var errNotDrained = errors.New("at the deadline a guarded request could still ha
 // drain renews the lease until no guarded request can be carried out: a successor may begin as soon
 // as the lease is released. Requests without an answer after a margin are cut off. A request that
 // failed without an answer may be carried out until a margin after the API server gives it up.
-// drain returns errNotDrained if the deadline comes first, and ErrTaken if another process has the
-// lease.
+// drain returns errNotDrained if the deadline comes first, or if ctx ends because another lease steps
+// down, and ErrTaken if another process has the lease.
 func (h *Holder) drain(ctx context.Context) error {
 	c, timing := h.config.Clock, h.config.Timing
 	begin, renewal := c.Now(), h.newPace()
 	defer renewal.Stop()
+	ended := ctx.Done()
 	for {
 		now := c.Now()
 		left := timing.Left(h.writes.Sent(), now)
@@ -36,6 +37,8 @@ func (h *Holder) drain(ctx context.Context) error {
 			return errNotDrained
 		case rest <= 0 && landed == nil:
 			return nil
+		case stepsDown(ctx):
+			return errNotDrained
 		case rest <= 0:
 			h.cutOff() // abandons them
 			continue
@@ -43,6 +46,8 @@ func (h *Holder) drain(ctx context.Context) error {
 		look := c.NewTimer(min(rest, left, checkInterval)) // a timer does not count suspension
 		select {
 		case <-landed:
+		case <-ended:
+			ended = nil
 		case <-look.C():
 		case <-renewal.C():
 			err := h.prolong(ctx)

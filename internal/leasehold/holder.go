@@ -144,7 +144,7 @@ func (h *Holder) named(ctx context.Context) context.Context {
 // end releases the lease after work has returned err, and returns the result of Run. The state of
 // the term decides whether it was lost: work may return the loss of another lease.
 func (h *Holder) end(ctx context.Context, err error) error {
-	if h.stepped && ctx.Err() == nil {
+	if h.stepped && ctx.Err() == nil || stepsDown(ctx) {
 		return h.vacate(ctx, err)
 	}
 	released := h.Release(ctx)
@@ -168,6 +168,10 @@ func (h *Holder) end(ctx context.Context, err error) error {
 // renewed. The lease was not released: if nothing of the term is under way, this process may take it
 // again at once, and others when it has expired.
 func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
+
+// stepsDown reports whether ctx is that of the work of another lease that could not be renewed. It has
+// to return before that lease's deadline, so there is no time to release this one.
+func stepsDown(ctx context.Context) bool { return errors.Is(context.Cause(ctx), lease.ErrSteppedDown) }
 
 // vacate ends the term after work has returned err.
 func (h *Holder) vacate(ctx context.Context, err error) error {
