@@ -25,7 +25,9 @@
 // expires. Package leaderelection has all rules.
 //
 // SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the program. Signals go to its process
-// group.
+// group. Without a program, in a candidate, they do nothing.
+//
+// The health command should leave no process behind: what it leaves runs until the term ends.
 //
 // # Environment of the program
 //

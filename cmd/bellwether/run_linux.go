@@ -102,6 +102,9 @@ var errLosing = errors.New("the Lease could not be renewed, so the program was e
 // run is one term. When it returns, no process of the program is left.
 func (j *job) run(ctx context.Context) error {
 	term, _ := leaderelection.TermFrom(ctx)
+	for len(j.wishes) > 0 {
+		<-j.wishes // it came while another replica led: it is not for this program
+	}
 	program, err := j.processes.start(j.program, j.arguments, j.environment(term), os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		j.code = exitOf(err)
@@ -157,7 +160,7 @@ func (j *job) lost(err error) {
 	os.Exit(leaderelection.ExitCodeNotLeader)
 }
 
-// healthy runs the health command. What it leaves in its process group is killed.
+// healthy runs the health command. If it does not end in time, its process group is killed.
 func (j *job) healthy(ctx context.Context) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -278,6 +278,30 @@ func TestHealthCommandFails(t *testing.T) {
 	assert.Equal(t, 75, c.exit(a))
 }
 
+// A candidate has no program that a signal could be for. The program of its term gets none of them.
+func TestSignalsToACandidateAreNotForItsProgram(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	a := c.start("a", shared.Admin())
+	c.term(1)
+	user := c.namespace + "-b"
+	b := c.start("b", shared.User(user, "system:masters"))
+	require.Eventually(t, func() bool {
+		events, err := shared.Audit()
+		return assert.NoError(t, err) && slices.ContainsFunc(events, func(e e2e.AuditEvent) bool {
+			return e.User == user && e.Resource == "leases"
+		})
+	}, patience, 10*time.Millisecond, "a candidate")
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
+		require.NoError(t, b.Signal(s))
+	}
+	require.NoError(t, a.Terminate())
+	began := c.term(2).first()
+	require.Eventually(t, func() bool { return c.term(2).last().Sub(began) > time.Second }, patience, 10*time.Millisecond)
+	require.NoError(t, b.Signal(syscall.SIGHUP))
+	assert.Equal(t, 129, c.exit(b), "this one is for the program")
+}
+
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
