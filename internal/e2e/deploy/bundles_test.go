@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
@@ -83,8 +84,11 @@ func TestComponents(t *testing.T) {
 			assert.Equal(t, about(plain), about(appsv1.Deployment{ObjectMeta: policies[0].ObjectMeta}))
 			assert.Equal(t, *plain.Spec.Selector, policies[0].Spec.PodSelector)
 
-			ranked := with(t, name, "priority").deployment(t)
-			assert.Equal(t, "controllers", ranked.Spec.Template.Spec.PriorityClassName)
+			ranked := with(t, name, "priority")
+			classes := all[schedulingv1.PriorityClass](t, ranked, "PriorityClass")
+			require.Len(t, classes, 1)
+			assert.Equal(t, plain.Name, classes[0].Name, "of the whole cluster: two bundles must not share one")
+			assert.Equal(t, classes[0].Name, ranked.deployment(t).Spec.Template.Spec.PriorityClassName)
 		})
 	}
 }
