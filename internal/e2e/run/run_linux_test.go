@@ -297,7 +297,8 @@ func TestSignalsToACandidateAreNotForItsProgram(t *testing.T) {
 	}
 	require.NoError(t, a.Terminate())
 	began := c.term(2).first()
-	require.Eventually(t, func() bool { return c.term(2).last().Sub(began) > time.Second }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return c.term(2).last().Sub(began) > time.Second },
+		patience, 10*time.Millisecond, "the program goes on")
 	require.NoError(t, b.Signal(syscall.SIGHUP))
 	assert.Equal(t, 129, c.exit(b), "this one is for the program")
 }
