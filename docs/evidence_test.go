@@ -13,6 +13,8 @@ import (
 )
 
 var (
+	cited    = regexp.MustCompile(`\b((?:Test|Benchmark)[A-Z]\w*)`)
+	example  = regexp.MustCompile(`(?m)^//\t.*$`)
 	named    = regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w*)`")
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)[A-Z]\w*)\(`)
 )
@@ -30,10 +32,34 @@ func TestEvidenceExists(t *testing.T) {
 	assert.Greater(t, names, 30)
 }
 
+// So do those that the documentation of a package names.
+func TestEvidenceOfPackagesExists(t *testing.T) {
+	exist := tests(t)
+	names := 0
+	files(t, "doc.go", func(path, text string) {
+		for _, match := range cited.FindAllStringSubmatch(example.ReplaceAllString(text, ""), -1) {
+			names++
+			assert.True(t, exist[match[1]], "%s: there is no %s", path, match[1])
+		}
+	})
+	assert.Greater(t, names, 100)
+}
+
 // tests are the names of all tests and benchmarks of the repository.
 func tests(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
+	files(t, "_test.go", func(_, text string) {
+		for _, match := range declared.FindAllStringSubmatch(text, -1) {
+			all[match[1]] = true
+		}
+	})
+	return all
+}
+
+// files calls see with each file of the repository whose name ends like this.
+func files(t *testing.T, suffix string, see func(path, text string)) {
+	t.Helper()
 	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -44,14 +70,11 @@ func tests(t *testing.T) map[string]bool {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, "_test.go") {
+		if !strings.HasSuffix(path, suffix) {
 			return nil
 		}
 		content, err := os.ReadFile(path)
-		for _, match := range declared.FindAllStringSubmatch(string(content), -1) {
-			all[match[1]] = true
-		}
+		see(path, string(content))
 		return err
 	}))
-	return all
 }

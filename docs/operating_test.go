@@ -2,13 +2,19 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"testing"
 
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
@@ -17,8 +23,18 @@ import (
 var (
 	_ = explain
 	_ = recorder
-	_ = uninstall
 )
+
+func TestUninstallThatIsNotDoneIsAnError(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	assert.ErrorContains(t, uninstall(ctx, apisim.NewServer().Client("admin").Config(), replica.Config{
+		Namespace: "default", Ring: "r", Mapper: mapper,
+		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+	}), "the ring was not removed")
+}
 
 func explain(ctx context.Context, s *sharder.Sharder, object api.ObjectRef) error {
 	x, err := s.Explain(ctx, object)
@@ -49,5 +65,10 @@ func uninstall(ctx context.Context, config *rest.Config, c replica.Config) error
 	if err != nil {
 		return err
 	}
-	return r.Elector.Run(ctx, r.Sharder.StripLabels) // waits for shards that live
+	done := errors.New("the ring was not removed: another replica leads")
+	err = r.Elector.Run(ctx, func(ctx context.Context) error {
+		done = r.Sharder.StripLabels(ctx) // waits for shards that live
+		return done
+	})
+	return errors.Join(done, err) // Run also returns nil when ctx has ended
 }

@@ -89,7 +89,7 @@
 //   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
 //     given up reports which plugs are off.
 //   - Annotations of an admin on the NodeFence take precedence; see package v1alpha1
-//     (TestAdminStops, TestAdminPauses, TestAdminConfirms).
+//     (TestAdminStopsFenceThatHasCutPower, TestConfigMapPausesEverything, TestAdminConfirms).
 //
 // # Not guaranteed
 //

@@ -50,8 +50,9 @@
 //
 // The record decides who may work, the label who sees the object. An epoch is a period in which a
 // shard's assignments are valid. It ends when the shard releases its Lease, or when the sharder
-// takes the Lease over because the shard has not renewed it for twice its duration. A shard that
-// restarts within that time continues in its epoch, and nothing moves.
+// takes the Lease over because the shard has not renewed it for twice its duration. A supervisor, or
+// the sharder after the kubelet's report, also releases the Lease of a process that has died. A
+// shard that restarts before any of this continues in its epoch, and nothing moves.
 //
 //	a new object               the sharder sets label and record
 //	a shard joins              drain, and the record names the successor; the shard ends its work
@@ -245,7 +246,7 @@
 //	move of a root with children             1 read of the root besides
 //	change of the sharder                    1 patch for each root without an owner whose children
 //	                                         move, and 2 for each of those in place already
-//	restart within two lease durations       0
+//	restart before the Lease is released     0
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
 //	                                         shard sends the object back
@@ -318,7 +319,8 @@
 // shards, both work: roll the first release out to all replicas before the second.
 //
 // To leave nothing behind when a controller is uninstalled, let a program call StripLabels under
-// the election when all replicas have ended. Then delete the Leases and the ConfigMap with the
+// the election when all replicas have ended. When StripLabels has returned nil (the election's Run
+// also does when its context ends), delete the Leases and the ConfigMap with the
 // label ring.bellwether.dev/name=<ring>.
 //
 // # Tests

@@ -9,7 +9,8 @@ import (
 // DrainAnnotation on the Lease of a shard asks the sharder to drain it. The shard gets no objects, and
 // lets go of those that it has, one after the other, each when the work on it has ended. It stays a
 // shard, and works on what it still has. The value does not matter. Only the removal of the annotation
-// ends this: a shard that restarts under its name finds it.
+// ends this: a shard that restarts under its name finds it, unless it was away for so long that the
+// sharder has deleted its Lease (sharder.Config.GCPeriod, one hour by default).
 //
 //	kubectl annotate lease <shard> ring.bellwether.dev/drain=
 //

@@ -44,7 +44,8 @@ func parse(arguments []string, output io.Writer) (options, error) {
 		"`UID` of this Pod: others then learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
-		"how long the program may take to end after SIGTERM; set a Pod's terminationGracePeriodSeconds 24s longer (1.6 times --duration)")
+		"how long the program may take to end after SIGTERM; set a Pod's terminationGracePeriodSeconds longer by "+
+			"1.6 times --duration")
 	flags.StringVar(&o.health, "health-command", "",
 		"`command` for sh -c before each renewal: while it fails, the Lease is not renewed")
 	if err := flags.Parse(arguments); err != nil {
