@@ -198,7 +198,8 @@ func (i *instance) stop() error {
 	return <-i.result
 }
 
-// die acts like SIGKILL: the instance does not withdraw.
+// die acts like SIGKILL: the instance does not withdraw. It returns when Run has given that up, an
+// interval later.
 func (i *instance) die() error {
 	if i.ran {
 		return nil

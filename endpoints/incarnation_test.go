@@ -174,9 +174,9 @@ func TestNothingButAProvedPredecessorIsRemoved(t *testing.T) {
 					time.Sleep(interval)
 				}
 				_ = before.die()
-				time.Sleep(expiry - 2*interval)
+				time.Sleep(expiry - 3*interval)
 				c.requirePublished("10.0.0.1", "10.0.0.1:8443/https")
-				time.Sleep(4 * interval)
+				time.Sleep(5 * interval)
 				c.requirePublished("10.0.0.1:8443/https")
 			})
 		})

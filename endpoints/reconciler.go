@@ -156,7 +156,8 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 // withdrawOnce runs a bounded round that withdraws this instance. Without the bound, a missing
 // answer would use up all the time until ctx ends.
 func (r *Reconciler) withdrawOnce(ctx context.Context) error {
-	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
+	bound := min(r.timeout(), max(minTimeout, r.config.WithdrawTimeout/2))
+	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, bound)
 	defer cancel()
 	return r.round(ctx, true)
 }

@@ -27,9 +27,9 @@ func TestInstancesAppearAndDisappear(t *testing.T) {
 		c.requirePublished("10.0.0.2", "10.0.0.3")
 
 		_ = b.die()
-		time.Sleep(expiry - 2*interval)
+		time.Sleep(expiry - 3*interval)
 		c.requirePublished("10.0.0.2", "10.0.0.3")
-		time.Sleep(5 * interval)
+		time.Sleep(6 * interval)
 		c.requirePublished("10.0.0.3")
 		require.Len(c, third.told().expired, 1)
 		assert.Equal(c, "10.0.0.2:443", third.told().expired[0].Endpoints[0].String())

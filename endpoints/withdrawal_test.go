@@ -222,3 +222,16 @@ func TestWithdrawalOfTheLastInstanceLeavesNoOther(t *testing.T) {
 		c.requirePublished()
 	})
 }
+
+// One answer that does not come leaves time for another attempt, also with the default settings of Run.
+func TestAProcessThatEndsTriesItsWithdrawalAgain(t *testing.T) {
+	inBoth(t, func(c *cluster) {
+		i := newInstance(c, "10.0.0.1", nil).start(c)
+		time.Sleep(interval / 2)
+		c.requirePublished("10.0.0.1")
+		i.client.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		time.AfterFunc(3*time.Second, func() { i.client.Inject(apisim.Faults{}) })
+		require.NoError(c, i.stop())
+		c.requirePublished()
+	})
+}
