@@ -78,8 +78,9 @@
 //
 //   - What others have written, after a release: use WaitLatest for caches of what the leader reads
 //     and others write, if it must not be older than what the leader before has read.
-//   - What clients of the last leader have written that are not guarded, and what the API server
-//     changes by itself for a write, in another resource: use WaitLatest.
+//   - What clients of the last leader have written that are not guarded, or in requests that the
+//     guard's Allow lets pass, and what the API server changes by itself for a write, in another
+//     resource: use WaitLatest.
 //   - Writes that arrive after the call. Call Wait within the term. If the leader before used a
 //     guarded client, none of its writes arrives then.
 //   - What caches of your own show, and handlers that have not run: Wait asks the informer's store.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/handover"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
@@ -40,7 +41,8 @@ const (
 
 // Cache is a running informer, and the way to ask the API server about what it shows.
 type Cache struct {
-	// Resource is that of the objects, such as corev1.Resource("configmaps").
+	// Resource is that of the objects, such as corev1.Resource("configmaps"). Empty: not known, and
+	// Wait lists.
 	Resource schema.GroupResource
 	// Informer has been started, and may have synced.
 	Informer cache.SharedInformer
@@ -205,7 +207,7 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 				return version, nil
 			}
 		}
-		if apierrors.IsForbidden(err) {
+		if apierrors.IsForbidden(err) && kube.Stated(err) {
 			return "", fmt.Errorf("fresh: list %s: %w", c.Resource, err)
 		}
 		if !clock.Sleep(ctx, retryInterval) {

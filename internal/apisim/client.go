@@ -57,12 +57,13 @@ type Faults struct {
 // serve the resource.
 type Oddity func(*http.Request) *http.Response // nil: the server answers
 
-// Oddities are a proxy's page with 404, what an API server says of a resource that it does not
+// Oddities are a proxy's pages with 404 and 403, what an API server says of a resource that it does not
 // serve, a proxy's page with 502, a page to log in with 200, and an empty JSON object, which
 // decodes as any object.
 var Oddities = []Oddity{
 	oddPage(http.StatusNotFound, "text/html", "<html>not here</html>"),
 	oddPage(http.StatusNotFound, "text/plain", "404 page not found\n"),
+	oddPage(http.StatusForbidden, "text/html", "<html>forbidden</html>"),
 	oddPage(http.StatusBadGateway, "text/html", "<html>bad gateway</html>"),
 	oddPage(http.StatusOK, "text/html", "<html>log in</html>"),
 	oddPage(http.StatusOK, "application/json", "{}"),

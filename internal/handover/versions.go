@@ -27,7 +27,7 @@ var unnoted = map[schema.GroupResource]bool{
 // Of returns the version up to which a resource was written, empty if it was not. known is false if
 // Versions do not say.
 func (v Versions) Of(resource schema.GroupResource) (version string, known bool) {
-	if unnoted[resource] {
+	if unnoted[resource] || resource.Resource == "" {
 		return "", false
 	}
 	if version, listed := v[resource.String()]; listed {

@@ -19,7 +19,7 @@ const (
 )
 
 // classify returns the class of a request, and its target if it is bounded, from its method and path.
-// When in doubt, it is guarded.
+// When in doubt, it is guarded, and its target is empty.
 //
 // API servers look only at the decoded URL.Path, so classify does too. Encoded slashes separate.
 // The API may be below any path that config.Host names.
@@ -28,7 +28,7 @@ func classify(r *http.Request) (class, target) {
 		return guarded, target{}
 	}
 	var first target
-	known := false
+	known, other := false, false
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	for i := range parts {
 		t, ok := parse(parts[i:])
@@ -38,6 +38,8 @@ func classify(r *http.Request) (class, target) {
 			return guarded, target{}
 		case !known:
 			first, known = t, true
+		default:
+			other = true
 		}
 	}
 	switch r.Method {
@@ -49,6 +51,8 @@ func classify(r *http.Request) (class, target) {
 		return guarded, target{}
 	case first.changesNothing(r.Method), isDryRun(r) && !first.ignoresDryRun():
 		return harmless, target{}
+	case other: // below a path that looks like the API
+		return bounded, target{}
 	}
 	return bounded, first
 }
@@ -91,7 +95,7 @@ func parse(parts []string) (t target, ok bool) {
 		t.legacy = true
 		return t, true
 	}
-	if len(parts) > 2 && parts[0] == "namespaces" { // or the status of a namespace, with the same result
+	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
 		parts = parts[2:]
 	}
 	t.resource = parts[0]

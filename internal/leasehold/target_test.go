@@ -156,6 +156,28 @@ func TestRequestsAreClassified(t *testing.T) {
 	}), "an upgraded connection goes both ways")
 }
 
+// What is noted as written is the resource that the API server changes.
+func TestTargetsOfRequests(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/ns/pods/p":                        "pods//p/",
+		"/api/v1/namespaces/ns/pods/p/status":                 "pods//p/status",
+		"/apis/apps/v1/namespaces/ns/deployments":             "deployments/apps//",
+		"/api/v1/nodes/n":                                     "nodes//n/",
+		"/api/v1/namespaces/ns":                               "namespaces//ns/",
+		"/api/v1/namespaces/ns/status":                        "namespaces//ns/status",
+		"/api/v1/namespaces/ns/finalize":                      "namespaces//ns/finalize",
+		"/k8s/clusters/c-1/api/v1/namespaces/ns/configmaps/c": "configmaps//c/",
+		"/api/clusters/c1/api/v1/namespaces/ns/configmaps/c":  "///", // not known
+		"/apis/x/y/api/v1/namespaces/ns/configmaps/c":         "///",
+	} {
+		r, err := http.NewRequest(http.MethodPut, "https://api.invalid"+path, nil)
+		require.NoError(t, err)
+		c, at := classify(r)
+		assert.Equal(t, bounded, c, path)
+		assert.Equal(t, want, strings.Join([]string{at.resource, at.group, at.name, at.subresource}, "/"), path)
+	}
+}
+
 func classOf(r *http.Request) class {
 	c, _ := classify(r)
 	return c
