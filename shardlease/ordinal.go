@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,7 +75,7 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	if config.ReturnWithin == 0 {
 		config.ReturnWithin = defaultReturnWithin
 	}
-	c := claimant{client: client, given: config, foreign: map[string]bool{}}
+	c := claimant{client: client, given: config, foreign: map[string]bool{}, denied: map[string]clock.Reading{}}
 	first, err := New(client, c.named(ordinalName(config.Ring, 0)))
 	if err != nil {
 		return nil, err
@@ -86,9 +87,10 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 // claimant looks for a name.
 type claimant struct {
 	client  kubernetes.Interface
-	given   Config          // without a name
-	config  Config          // with the first one, and with defaults
-	foreign map[string]bool // names of Leases that are not of the ring
+	given   Config                   // without a name
+	config  Config                   // with the first one, and with defaults
+	foreign map[string]bool          // names of Leases that are not of the ring
+	denied  map[string]clock.Reading // when the API server refused to write them, as for a quota
 
 	refused  clock.Reading // since when requests have been refused; zero: they are not
 	listless bool          // the last list has failed, which was logged
@@ -251,7 +253,7 @@ func ordinalOf(name, ring string) (ordinal int, ok bool) {
 // takeOneOf takes the first name that is still free.
 func (c *claimant) takeOneOf(ctx context.Context, o offer) (*Lease, error) {
 	for _, name := range append(o.first, o.lowest) {
-		if name == "" {
+		if name == "" || c.deniedLately(name) {
 			continue
 		}
 		if l, err := c.take(ctx, name); l != nil || err != nil {
@@ -259,6 +261,11 @@ func (c *claimant) takeOneOf(ctx context.Context, o offer) (*Lease, error) {
 		}
 	}
 	return nil, nil
+}
+
+func (c *claimant) deniedLately(name string) bool {
+	at, denied := c.denied[name]
+	return denied && c.config.Clock.Now().SinceAtLeast(at) < c.config.LeaseDuration
 }
 
 // take returns nil if another process has the name.
@@ -281,9 +288,18 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:
 			l.yieldName()
 			return nil, err
+		case isDenied(err): // another name may be free before this one
+			c.denied[name] = c.config.Clock.Now()
+			l.yieldName()
+			return nil, nil
 		}
 		c.sleep(ctx, pause.Step()) // then read whether the request has taken the name
 	}
+}
+
+// isDenied reports whether the API server has refused to write: then nothing was written.
+func isDenied(err error) bool {
+	return kube.Stated(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
 }
 
 func isForeign(err error) bool {

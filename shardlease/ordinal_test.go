@@ -327,19 +327,49 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // refuse is the API server's answer to a user who has not got the right to requests of a method.
 func refuse(method string) func(http.RoundTripper) http.RoundTripper {
+	return forbid(method, `leases.coordination.k8s.io is forbidden: User \"x\" cannot do resource \"leases\"`)
+}
+
+// forbid answers requests of a method with 403 and this message.
+func forbid(method, message string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method != method {
 				return next.RoundTrip(r)
 			}
 			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-				`"message":"leases.coordination.k8s.io is forbidden: User \"x\" cannot do resource \"leases\""}`
+				`"message":"` + message + `"}`
 			return &http.Response{
 				StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 				Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
 			}, nil
 		})
 	}
+}
+
+// A name that must not be made, as for a quota, does not keep a Pod from one that becomes free.
+func TestANameThatIsDeniedIsNotWaitedFor(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := claim(c, nil)
+		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+		of := s.client.Config()
+		of.WrapTransport = forbid(http.MethodPost, `leases.coordination.k8s.io \"r-1\" is forbidden: exceeded quota: q`)
+		claimed := make(chan *shardlease.Lease, 1)
+		go func() {
+			l, err := shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(of), config)
+			assert.NoError(c, err)
+			claimed <- l
+		}()
+		time.Sleep(10 * time.Minute)
+		assert.Empty(c, claimed)
+		assert.InDelta(c, 40, s.logs.FilterMessageSnippet("request failed").Len(), 5, "one line in each LeaseDuration")
+		require.NoError(c, first.stop())
+		released := time.Now()
+		s.Lease = <-claimed
+		assert.Less(c, time.Since(released), 3*time.Second)
+		assert.Equal(c, "r-0", s.Identity())
+		require.NoError(c, s.start(c).stop())
+	})
 }
 
 func TestBadClaim(t *testing.T) {
