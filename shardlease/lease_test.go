@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -572,4 +573,44 @@ func TestNextTerm(t *testing.T) {
 		assert.NoError(t, again.Err())
 		require.NoError(t, s.stop())
 	})
+}
+
+// A shard that steps down takes its lease back at once, unless a guarded write may still be carried out:
+// it could otherwise release the lease before that. With PodUID, too: that its container is alone with
+// the name says nothing of its own requests.
+func TestAShardThatStepsDownWaitsForItsWrites(t *testing.T) {
+	for name, of := range map[string]struct {
+		pod             string
+		writes          bool
+		atLeast, atMost time.Duration // from when the network is back
+	}{
+		"nothing under way":           {"", false, 0, interval},
+		"nothing under way, with Pod": {"pod-1", false, 0, interval},
+		"a write":                     {"", true, duration - interval, duration + interval},
+		"a write, with Pod":           {"pod-1", true, duration - interval, duration + interval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				s := newShard(c, func(config *shardlease.Config) {
+					config.PodUID, config.StepDown = of.pod, 3*time.Second
+				}).start(c)
+				config := s.client.Config()
+				config.WrapTransport = s.WrapTransport
+				guarded := kubernetes.NewForConfigOrDie(config)
+				time.Sleep(time.Minute + time.Second) // between two renewals
+				s.client.Inject(apisim.Faults{LoseRequest: apisim.Always})
+				if of.writes {
+					go func() { _ = guarded.CoreV1().Pods("ns").Delete(c.Context(), "p", metav1.DeleteOptions{}) }()
+				}
+				time.Sleep(duration)
+				require.Empty(c, s.losses())
+				s.client.Inject(apisim.Faults{})
+				back := time.Now()
+				c.within(2*duration, func() bool { return len(s.epochs()) == 2 })
+				assert.GreaterOrEqual(c, time.Since(back), of.atLeast)
+				assert.LessOrEqual(c, time.Since(back), of.atMost)
+				require.NoError(c, s.stop())
+			})
+		})
+	}
 }

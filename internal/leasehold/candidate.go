@@ -87,9 +87,14 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	return candidate
 }
 
-// reclaim reports whether the holder of a record is known to have ended. This process knows it of
-// its own last term.
-func (c *Candidate) reclaim(r lease.Record) bool { return c.config.Variant.Reclaims(r) || c.vacated(r) }
+// reclaim reports whether the holder of a record is known to have ended. Of its own last term this
+// process knows it by itself: that it has the name of its container proves nothing of its requests.
+func (c *Candidate) reclaim(r lease.Record) bool {
+	if r.WrittenBy(c.config.Process) {
+		return c.vacated(r)
+	}
+	return c.config.Variant.Reclaims(r)
+}
 
 // vacated reports whether this process has written r, and nothing of its last term can be carried out
 // any more.

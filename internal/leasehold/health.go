@@ -53,8 +53,13 @@ func (h *Holder) Renew(ctx context.Context) error {
 	if h.Remaining() == 0 {
 		return h.conclude()
 	}
+	sick := h.config.Health.sick != nil
 	err, latency := h.healthy(ctx), time.Duration(0)
 	if err == nil {
+		if reserved := h.reserved; sick { // it may have recovered just in time
+			h.reserved = 0
+			defer func() { h.reserved = reserved }()
+		}
 		begin := h.config.Clock.Now()
 		err = h.renew(ctx)
 		latency = h.config.Clock.Now().SinceAtLeast(begin)

@@ -164,55 +164,6 @@ func (h *Holder) end(ctx context.Context, err error) error {
 	return err
 }
 
-// SteppedDown reports whether Run has returned before the deadline, because the lease could not be
-// renewed. The lease was not released: if nothing of the term is under way, this process may take it
-// again at once, and others when it has expired.
-func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
-
-// stepsDown reports whether ctx is that of the work of another lease that could not be renewed. It has
-// to return before that lease's deadline, so there is no time to release this one.
-func stepsDown(ctx context.Context) bool { return errors.Is(context.Cause(ctx), lease.ErrSteppedDown) }
-
-// vacate ends the term after work has returned err.
-func (h *Holder) vacate(ctx context.Context, err error) error {
-	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lease.ErrSteppedDown) {
-		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
-	}
-	if err := h.finish(); err != nil {
-		h.DisarmKillTimer()
-		return err
-	}
-	h.config.OnFinish()
-	err = h.drain(ctx)
-	h.cutOff()
-	h.close()
-	h.DisarmKillTimer()
-	h.vacated = err == nil
-	return nil
-}
-
-// stepDown asks work to end if the deadline is near, and reports whether it has. Work that is not
-// healthy ends with its process.
-func (h *Holder) stepDown() bool {
-	if h.Remaining() > h.config.StepDown || h.config.Health.sick != nil {
-		return false
-	}
-	h.stepped, h.reserved = true, 0
-	h.mu.Lock()
-	cause := &lease.LostError{
-		Lease: h.lease, Identity: h.identity, Holder: h.identity, RenewedAt: h.sent.Wall, Err: lease.ErrSteppedDown,
-	}
-	if h.failing != nil {
-		cause.Err = fmt.Errorf("%w: %w", lease.ErrSteppedDown, h.failing)
-	}
-	cancel, sent := h.cancel, h.sent
-	h.mu.Unlock()
-	cause.Age = h.clock.Now().SinceAtMost(sent)
-	h.config.Log.Warn("the work has to end before the deadline", zap.Error(cause))
-	cancel(cause)
-	return true
-}
-
 // keep renews until work has returned, and returns its error. running ends with work or its
 // context.
 func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error {
@@ -239,7 +190,11 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 		case <-stopping: // renewal goes on until work has stopped
 			stopping = nil
 			h.reserved = 0
-			if h.leaving = true; h.config.Variant.SaysLeaving {
+			switch h.leaving = true; {
+			case stepsDown(ctx):
+				h.stepped = true
+				renewal.Stop()
+			case h.config.Variant.SaysLeaving:
 				renewal.Reset(0)
 			}
 			if h.config.ReleaseTimeout > 0 {
@@ -355,7 +310,7 @@ func (h *Holder) Release(ctx context.Context) error {
 			return nil
 		}
 		wait := pause.Step()
-		if h.releaseTime() <= wait {
+		if h.releaseTime() <= wait || stepsDown(ctx) {
 			return fmt.Errorf("release: %w", err)
 		}
 		timer := h.config.Clock.NewTimer(wait)
@@ -419,7 +374,9 @@ func (h *Holder) settle(ctx context.Context) error {
 	if !h.doubt {
 		return nil
 	}
-	r, err := h.store.Get(context.WithoutCancel(ctx), h.timeout())
+	patient, cancel := outliving(ctx)
+	defer cancel()
+	r, err := h.store.Get(patient, h.timeout())
 	if err != nil {
 		return err
 	}

@@ -80,11 +80,12 @@ func (s *Store) Get(ctx context.Context, timeout time.Duration) (lease.Record, e
 // Write creates l, or updates it if it has the version of a read. After any error the outcome is
 // unknown until the record was read again: even a conflict may be with an earlier write of ours. It
 // is also an error if the API server has stored another spec. Only the timeout cancels a write, not
-// the end of ctx: an abandoned write may begin an unknown term.
+// the end of ctx, unless another lease steps down: an abandoned write may begin an unknown term.
 func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base lease.Record) (
 	lease.Record, error,
 ) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, end := outliving(ctx)
+	defer end()
 	if !base.Exists() {
 		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
 			stored, err := s.client.Create(ctx, l, metav1.CreateOptions{})

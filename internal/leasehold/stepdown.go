@@ -1,0 +1,74 @@
+package leasehold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
+)
+
+// SteppedDown reports whether Run has returned before the deadline, because the lease could not be
+// renewed. The lease was not released: if nothing of the term is under way, this process may take it
+// again at once, and others when it has expired.
+func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
+
+// stepDown asks work to end if the deadline is near, and reports whether it has. Work that is not
+// healthy ends with its process.
+func (h *Holder) stepDown() bool {
+	if h.Remaining() > h.config.StepDown || h.config.Health.sick != nil {
+		return false
+	}
+	h.stepped, h.reserved = true, 0
+	h.mu.Lock()
+	cause := &lease.LostError{
+		Lease: h.lease, Identity: h.identity, Holder: h.identity, RenewedAt: h.sent.Wall, Err: lease.ErrSteppedDown,
+	}
+	if h.failing != nil {
+		cause.Err = fmt.Errorf("%w: %w", lease.ErrSteppedDown, h.failing)
+	}
+	cancel, sent := h.cancel, h.sent
+	h.mu.Unlock()
+	cause.Age = h.clock.Now().SinceAtMost(sent)
+	h.config.Log.Warn("the work has to end before the deadline", zap.Error(cause))
+	cancel(cause)
+	return true
+}
+
+// vacate ends the term after work has returned err.
+func (h *Holder) vacate(ctx context.Context, err error) error {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lease.ErrSteppedDown) {
+		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
+	}
+	if err := h.finish(); err != nil {
+		h.DisarmKillTimer()
+		return err
+	}
+	h.config.OnFinish()
+	err = h.drain(ctx)
+	h.cutOff()
+	h.close()
+	h.DisarmKillTimer()
+	h.vacated = err == nil
+	return nil
+}
+
+// stepsDown reports whether ctx is that of the work of another lease that could not be renewed. It has
+// to return before that lease's deadline, so there is no time to release this one.
+func stepsDown(ctx context.Context) bool { return errors.Is(context.Cause(ctx), lease.ErrSteppedDown) }
+
+// outliving returns a context for a request that outlives ctx, unless another lease steps down.
+func outliving(ctx context.Context) (_ context.Context, end func()) {
+	request, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if stepsDown(ctx) {
+			cancel(context.Cause(ctx))
+		}
+	})
+	return request, func() {
+		stop()
+		cancel(nil)
+	}
+}
