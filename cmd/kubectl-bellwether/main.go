@@ -43,11 +43,12 @@ func connect(flags *genericclioptions.ConfigFlags) (command.Connection, error) {
 	if err != nil {
 		return command.Connection{}, err
 	}
-	mapper, err := flags.ToRESTMapper()
+	discover, err := flags.ToDiscoveryClient()
 	if err != nil {
 		return command.Connection{}, err
 	}
-	discover, err := flags.ToDiscoveryClient()
+	discover.Invalidate() // a resource that is younger than kubectl's cache may have objects of a ring
+	mapper, err := flags.ToRESTMapper()
 	if err != nil {
 		return command.Connection{}, err
 	}
