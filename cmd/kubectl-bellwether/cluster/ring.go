@@ -51,6 +51,9 @@ type Read struct {
 	Narrowed []string
 	// Unread are the rights that are missing to look for objects in other resources.
 	Unread []Right
+	// Unserved are the resources that the API server has named, and does not find. They may have
+	// objects: it, or a proxy before it, answers so while it starts.
+	Unserved []string
 	// Others are the other namespaces with Leases of a ring of this name. Objects do not say to which
 	// one they belong. OthersUnread means that the user may not list Leases in all namespaces.
 	Others       []string
@@ -139,7 +142,10 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 			objects, narrowed, err := c.objectsOf(ctx, q, k, &unread)
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
+			switch {
+			case !given && (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)):
+				read.Unserved = append(read.Unserved, k.GroupResource().String())
+			case err != nil:
 				failures = append(failures, err)
 			}
 			read.Objects = append(read.Objects, objects...)
@@ -157,6 +163,7 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 	}
 	slices.SortFunc(read.Kinds, func(a, b view.Kind) int { return strings.Compare(a.String(), b.String()) })
 	slices.Sort(read.Narrowed)
+	slices.Sort(read.Unserved)
 	if given { // what the user has named has to be readable
 		for _, r := range unread.missing {
 			rights.refused(apierrors.NewForbidden(r.Resource, "", nil), r)
@@ -219,8 +226,6 @@ func (c *Cluster) list(ctx context.Context, q RingQuery, k view.Kind, namespace 
 			switch {
 			case apierrors.IsForbidden(err):
 				return nil, err, nil
-			case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err): // it is gone, or has no objects
-				return objects, nil, nil
 			case err != nil:
 				return nil, nil, fmt.Errorf("kubectl-bellwether: list %s: %w", k.GroupResource(), err)
 			}

@@ -101,6 +101,10 @@ func (u Uninstall) Obstacles() (all []string) {
 		all = append(all, fmt.Sprintf("there may be objects of the ring in %s, which you may not list: name the "+
 			"ring's resources with --resource", r.Resource))
 	}
+	for _, resource := range u.Read.Unserved {
+		all = append(all, fmt.Sprintf("there may be objects of the ring in %s, which the API server has named and "+
+			"does not find: try again, or name the ring's resources with --resource", resource))
+	}
 	for _, resource := range u.Read.Narrowed {
 		all = append(all, fmt.Sprintf("you may list %s in namespace %s only: name the namespaces of the ring's "+
 			"objects with --object-namespace", resource, u.Query.Namespace))
@@ -295,6 +299,10 @@ func (u Uninstall) verify(ctx context.Context, c *Cluster) error {
 	if n := len(left.Objects); n > 0 {
 		return fmt.Errorf("%d objects still have labels of the ring, %s among them", n,
 			left.Objects[0].Resource+"/"+left.Objects[0].Name)
+	}
+	if len(left.Unserved) > 0 {
+		return fmt.Errorf("the API server does not find %q: objects there may still have labels of the ring",
+			left.Unserved)
 	}
 	return rights.Err()
 }

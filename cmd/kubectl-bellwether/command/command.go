@@ -319,6 +319,10 @@ func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 			"such objects, they are missing here. --resource names what it has.",
 			strings.Join(slices.Compact(unread), ", ")))
 	}
+	if len(r.Unserved) > 0 {
+		notes = append(notes, fmt.Sprintf("Not found by the API server, which has named them: %s. If the ring has "+
+			"such objects, they are missing here.", strings.Join(r.Unserved, ", ")))
+	}
 	return notes
 }
 

@@ -2,6 +2,9 @@ package command_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
@@ -38,6 +42,52 @@ func TestObjectsAreLookedForWhereTheyMayBeRead(t *testing.T) {
 		assert.NotContains(t, out, "want of the right")
 		assert.Equal(t, []string{"configmaps 8 0"}, lines(out, "configmaps"), out)
 		assert.Empty(t, w.writes)
+	})
+}
+
+// A 404 does not say that a resource has no objects.
+func TestObjectsOfAResourceThatIsNotFoundMayExist(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		w.odd = func(r *http.Request) *http.Response {
+			if strings.HasSuffix(r.URL.Path, "/pods") {
+				return apisim.Oddities[1](r) // the API server does not serve them
+			}
+			return nil
+		}
+		assert.Contains(t, w.require("ring", "checksums"), "Not found by the API server, which has named them: pods.")
+		_, err := w.kubectl("ring", "checksums", "--resource=pods")
+		assert.ErrorContains(t, err, "list pods")
+		_, err = w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "there may be objects of the ring in pods, which the API server has named and "+
+			"does not find")
+		assert.Empty(t, w.writes)
+		w.require("uninstall", "checksums", "--confirm", "--resource=configmaps")
+		assert.Empty(t, w.left())
+	})
+}
+
+// Nor does it when a removal looks for what it has left.
+func TestUninstallSaysWhatItHasNotVerified(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		var deleted atomic.Bool
+		w.odd = func(r *http.Request) *http.Response {
+			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/checksums-sharder") {
+				deleted.Store(true)
+			}
+			if deleted.Load() && strings.HasSuffix(r.URL.Path, "/pods") {
+				return apisim.Oddities[1](r)
+			}
+			return nil
+		}
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, `the API server does not find ["pods"]`)
+		assert.Empty(t, w.left())
 	})
 }
 

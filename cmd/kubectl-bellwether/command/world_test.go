@@ -64,6 +64,8 @@ type world struct {
 	ahead time.Duration
 	// before is called before each request of the plugin.
 	before func(*http.Request)
+	// odd answers requests of the plugin. Nil: the server does.
+	odd apisim.Oddity
 
 	mu sync.Mutex
 	// writes are the requests of the plugin that were not reads.
@@ -108,6 +110,11 @@ func (w *world) refusing(next http.RoundTripper) http.RoundTripper {
 			w.mu.Lock()
 			w.writes = append(w.writes, verb+" "+r.URL.Path)
 			w.mu.Unlock()
+		}
+		if w.odd != nil {
+			if answer := w.odd(r); answer != nil {
+				return answer, nil
+			}
 		}
 		if w.forbidden[verb+" "+resource] || w.forbidden[verb+" "+resource+" "+namespace] {
 			status, _ := json.Marshal(metav1.Status{
