@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
@@ -43,6 +43,37 @@ type Uninstall struct {
 	Logger *zap.Logger
 }
 
+// Look reads what there is to remove. Without a Lease of a shard that is what a removal has left that
+// did not come to its end. If there is nothing, the error is an [ErrNoRing].
+func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
+	var rights Rights
+	var err error
+	u.Read, err = c.Ring(ctx, u.Query, &rights)
+	switch {
+	case !errors.Is(err, ErrNoRing):
+	case len(u.Read.Objects) > 0, u.Read.Sharder != nil:
+		err = nil
+	default:
+		if there, failure := c.hasHistory(ctx, u.Query, &rights); there || failure != nil {
+			err = failure
+		}
+	}
+	return errors.Join(err, rights.Err())
+}
+
+// hasHistory reports whether the ring's history is there.
+func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (bool, error) {
+	name, resource := sharder.HistoryName(q.Ring), corev1.Resource("configmaps")
+	_, err := c.Kube.CoreV1().ConfigMaps(q.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case rights.refused(err, Right{"get", resource, q.Namespace}), kube.Absent(err, resource, name):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("kubectl-bellwether: get ConfigMap %s/%s: %w", q.Namespace, name, err)
+	}
+	return true, nil
+}
+
 // Rights are those that the removal needs.
 func (u Uninstall) Rights() []Right {
 	var rights []Right
@@ -53,6 +84,9 @@ func (u Uninstall) Rights() []Right {
 	}
 	add(coordinationv1.Resource("leases"), u.Query.Namespace, "get", "list", "watch", "create", "update", "delete")
 	add(corev1.Resource("configmaps"), u.Query.Namespace, "get", "delete")
+	if len(u.kinds()) == 0 {
+		add(corev1.Resource("configmaps"), u.Query.Namespace, "list", "watch", "patch")
+	}
 	for _, k := range u.kinds() {
 		namespaces := u.Query.Namespaces
 		if len(namespaces) == 0 || !k.Namespaced {
@@ -109,9 +143,6 @@ func (u Uninstall) Obstacles() (all []string) {
 		all = append(all, fmt.Sprintf("you may list %s in namespace %s only: name the namespaces of the ring's "+
 			"objects with --object-namespace", resource, u.Query.Namespace))
 	}
-	if len(u.kinds()) == 0 {
-		all = append(all, "no object has a label of the ring: name the ring's resources with --resource")
-	}
 	return all
 }
 
@@ -122,8 +153,15 @@ func (u Uninstall) reachesOtherNamespaces() bool {
 		slices.ContainsFunc(u.kinds(), func(k view.Kind) bool { return !k.Namespaced })
 }
 
-// resources are those of the ring as its sharder has them: children belong to a root.
+// resources are those of the ring as its sharder has them: children belong to a root. A sharder has at
+// least one. If no object has a label of the ring, it strips none, and still proves that the shards of
+// the history have ended.
 func (u Uninstall) resources() []api.Resource {
+	if len(u.kinds()) == 0 {
+		return []api.Resource{{
+			GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{u.Query.Namespace},
+		}}
+	}
 	var roots []api.Resource
 	var namespaced []bool
 	var children []view.Kind
@@ -185,7 +223,7 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 	guarded := rest.CopyConfig(config)
 	guarded.QPS = -1
 	guarded.Wrap(elector.WrapTransport)
-	kube, err := kubernetes.NewForConfig(guarded)
+	client, err := kubernetes.NewForConfig(guarded)
 	if err != nil {
 		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
 	}
@@ -193,7 +231,7 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 	if err != nil {
 		return fmt.Errorf("kubectl-bellwether: uninstall: %w", err)
 	}
-	s, err := sharder.New(kube, objects, c.Mapper, sharder.Config{
+	s, err := sharder.New(client, objects, c.Mapper, sharder.Config{
 		Ring: u.Query.Ring, Namespace: u.Query.Namespace, Resources: u.resources(), Logger: u.Logger,
 	})
 	if err != nil {
@@ -203,7 +241,7 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 	err = elector.Run(ctx, func(ctx context.Context) error {
 		result = s.StripLabels(ctx)
 		if result == nil {
-			result = u.delete(ctx, kube)
+			result = u.delete(ctx, client)
 		}
 		return result
 	})
@@ -228,8 +266,8 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 // delete deletes the history and the Leases of shards that have ended. It runs under the election,
 // after all objects were stripped. A replica that has started meanwhile holds a Lease, and has no
 // objects: then nothing is deleted.
-func (u Uninstall) delete(ctx context.Context, kube kubernetes.Interface) error {
-	list, err := kube.CoordinationV1().Leases(u.Query.Namespace).List(ctx,
+func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) error {
+	list, err := client.CoordinationV1().Leases(u.Query.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: shardstate.Selector(u.Query.Ring).String()})
 	if err != nil {
 		return fmt.Errorf("list Leases: %w", err)
@@ -245,17 +283,17 @@ func (u Uninstall) delete(ctx context.Context, kube kubernetes.Interface) error 
 		}
 	}
 	name := sharder.HistoryName(u.Query.Ring)
-	m, err := kube.CoreV1().ConfigMaps(u.Query.Namespace).Get(ctx, name, metav1.GetOptions{})
+	m, err := client.CoreV1().ConfigMaps(u.Query.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err == nil {
-		err = kube.CoreV1().ConfigMaps(u.Query.Namespace).Delete(ctx, name, this(m))
+		err = client.CoreV1().ConfigMaps(u.Query.Namespace).Delete(ctx, name, this(m))
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !kube.Absent(err, corev1.Resource("configmaps"), name) {
 		return fmt.Errorf("delete ConfigMap %s: %w", name, err)
 	}
 	for i := range list.Items {
 		l := &list.Items[i]
-		err := kube.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, this(l))
-		if err != nil && !apierrors.IsNotFound(err) {
+		err := client.CoordinationV1().Leases(l.Namespace).Delete(ctx, l.Name, this(l))
+		if err != nil && !kube.Absent(err, coordinationv1.Resource("leases"), l.Name) {
 			return fmt.Errorf("delete Lease %s: %w", l.Name, err)
 		}
 	}
@@ -264,10 +302,10 @@ func (u Uninstall) delete(ctx context.Context, kube kubernetes.Interface) error 
 
 // deleteElection deletes the Lease of the election, which this process has released, unless another
 // candidate has taken it.
-func (u Uninstall) deleteElection(ctx context.Context, kube kubernetes.Interface) error {
-	leases := kube.CoordinationV1().Leases(u.Query.Namespace)
+func (u Uninstall) deleteElection(ctx context.Context, client kubernetes.Interface) error {
+	leases, resource := client.CoordinationV1().Leases(u.Query.Namespace), coordinationv1.Resource("leases")
 	l, err := leases.Get(ctx, u.Query.Election, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if kube.Absent(err, resource, u.Query.Election) {
 		return nil
 	}
 	if err != nil {
@@ -277,7 +315,7 @@ func (u Uninstall) deleteElection(ctx context.Context, kube kubernetes.Interface
 		return fmt.Errorf("the objects are stripped, but %q leads the election of the sharder: a replica has started "+
 			"meanwhile", r.Holder())
 	}
-	if err := leases.Delete(ctx, l.Name, this(l)); err != nil && !apierrors.IsNotFound(err) {
+	if err := leases.Delete(ctx, l.Name, this(l)); err != nil && !kube.Absent(err, resource, l.Name) {
 		return fmt.Errorf("delete Lease %s: %w", l.Name, err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -33,12 +32,7 @@ func (e Environment) uninstall() *cobra.Command {
 				return err
 			}
 			u := cluster.Uninstall{Query: q, Timeout: timeout, Sure: f.election != "", Logger: warnings(e.ErrOut)}
-			var rights cluster.Rights
-			u.Read, err = at.Ring(c.Context(), u.Query, &rights)
-			if errors.Is(err, cluster.ErrNoRing) && len(u.Read.Objects) > 0 {
-				err = nil
-			}
-			if err := errors.Join(err, rights.Err()); err != nil {
+			if err := u.Look(c.Context(), at.Cluster); err != nil {
 				return err
 			}
 			if err := o.print(uninstallPage(u, confirmed), at.Now()); err != nil {

@@ -64,6 +64,68 @@ func TestUninstallLeavesNothing(t *testing.T) {
 	})
 }
 
+// A run that fails is run again, and continues, wherever it has failed. A 404 that is not of the API
+// server does not pass for the end of what it has asked to delete.
+func TestUninstallContinues(t *testing.T) {
+	const history, shard, election = "configmaps/checksums.ring.bellwether.dev", "leases/b", "leases/checksums-sharder"
+	for _, last := range []string{history, shard, election} {
+		for name, answer := range map[string]apisim.Oddity{
+			"404 of a proxy": apisim.Oddities[0], "502 of a proxy": apisim.Oddities[2],
+		} {
+			t.Run(last+", "+name, func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					a, b := w.settledRing()
+					a.stop()
+					b.stop()
+					w.odd = func(r *http.Request) *http.Response {
+						if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, last) {
+							return answer(r)
+						}
+						return nil
+					}
+					_, err := w.kubectl("uninstall", "checksums", "--confirm")
+					require.Error(t, err)
+					left := w.left()
+					assert.Contains(t, left, "lease/checksums-sharder")
+					w.odd = nil
+					assert.Contains(t, w.require("uninstall", "checksums"), "checksums-sharder")
+					assert.Equal(t, left, w.left())
+					w.require("uninstall", "checksums", "--confirm")
+					assert.Empty(t, w.left())
+				})
+			})
+		}
+	}
+}
+
+// Shards that the history names may be at work on objects without a record.
+func TestUninstallOfARingThatHasOnlyAHistory(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		for _, name := range []string{"a", "b", "checksums-sharder"} {
+			require.NoError(t, w.kube.CoordinationV1().Leases("ns").Delete(t.Context(), name, metav1.DeleteOptions{}))
+		}
+		for i := range 8 {
+			require.NoError(t, w.kube.CoreV1().ConfigMaps("ns").Delete(t.Context(), fmt.Sprint("x", i),
+				metav1.DeleteOptions{}))
+		}
+		require.Equal(t, []string{"configmap/checksums.ring.bellwether.dev"}, w.left())
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "there is no Lease ns/checksums-sharder of the sharder's election")
+		w.forbidden["patch configmaps"] = true
+		_, err = w.kubectl("uninstall", "checksums", "--confirm", "--election=checksums-sharder")
+		assert.ErrorContains(t, err, `patch on configmaps of API group "" in namespace ns`)
+		clear(w.forbidden)
+		assert.Empty(t, w.writes)
+		begun := time.Now()
+		w.require("uninstall", "checksums", "--confirm", "--election=checksums-sharder")
+		assert.GreaterOrEqual(t, time.Since(begun), 30*time.Second, "twice the duration of a Lease")
+		assert.Empty(t, w.left())
+	})
+}
+
 // A sharder that is elected on another Lease could run beside the removal.
 func TestUninstallNeedsToKnowTheElection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
