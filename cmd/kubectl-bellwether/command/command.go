@@ -66,7 +66,9 @@ type output struct {
 	format string
 }
 
+// addFlag adds the flag of the format, and has it checked before anything is read.
 func (o *output) addFlag(c *cobra.Command) {
+	c.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	c.Flags().StringVarP(&o.format, "output", "o", "", "json, yaml or wide; default: a table")
 }
 
@@ -76,6 +78,9 @@ func (o *output) check() error {
 	}
 	return nil
 }
+
+// forPrograms means that Out gets one value, and sentences go to ErrOut.
+func (o *output) forPrograms() bool { return o.format == "json" || o.format == "yaml" }
 
 // page is something to print: a value, and its tables for people.
 type page struct {
@@ -141,7 +146,7 @@ func (o *output) print(p page, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if o.format == "json" || o.format == "yaml" {
+	if o.forPrograms() {
 		for _, note := range p.notes {
 			_, _ = fmt.Fprintln(o.ErrOut, note)
 		}
@@ -165,9 +170,6 @@ func (w *watching) addFlags(c *cobra.Command) {
 // time, otherwise when more than ages has changed. The error of read is returned after its page was
 // printed; while watching, it is printed when it changes.
 func (o *output) show(ctx context.Context, w watching, now func() time.Time, read func() (page, error)) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	if !w.on {
 		p, err := read()
 		if p.value != nil {

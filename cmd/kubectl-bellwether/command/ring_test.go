@@ -145,6 +145,8 @@ func TestWrongArguments(t *testing.T) {
 			err  string
 		}{
 			{[]string{"ring"}, "accepts 1 arg"},
+			{[]string{"uninstall", "checksums", "-o", "jsn"}, "--output: must be json, yaml or wide"},
+			{[]string{"ring", "checksums", "--resource=widgets", "-o", "jsn"}, "--output: must be json, yaml or wide"},
 			{[]string{"ring", "other"}, "no Lease of a shard of this ring: other in namespace ns"},
 			{[]string{"ring", "checksums", "--selector=a=b"}, "--selector: needs --resource"},
 			{[]string{"ring", "checksums", "--resource=widgets"}, `resource "widgets"`},

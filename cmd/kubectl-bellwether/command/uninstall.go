@@ -52,10 +52,15 @@ func (e Environment) uninstall() *cobra.Command {
 			if err := u.Run(c.Context(), at.Cluster, at.Config); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(e.Out, "\nRing %s is removed.\n", args[0])
+			to := e.Out
+			if o.forPrograms() {
+				to = e.ErrOut
+			}
+			_, err = fmt.Fprintf(to, "\nRing %s is removed.\n", args[0])
 			return err
 		},
 	}
+	o.addFlag(c)
 	f.addWhere(c)
 	c.Flags().BoolVar(&confirmed, "confirm", false, "remove it; default: show what would be removed")
 	c.Flags().DurationVar(&timeout, "timeout", 2*time.Minute,

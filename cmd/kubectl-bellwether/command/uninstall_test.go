@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -281,6 +282,21 @@ func TestUninstallNamesAllMissingRights(t *testing.T) {
 		assert.Empty(t, w.writes)
 		w.require("uninstall", "checksums", "--confirm", "--resource=configmaps")
 		assert.Empty(t, w.left())
+	})
+}
+
+// Programs read one value.
+func TestUninstallForPrograms(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		out, errOut, err := w.separately("uninstall", "checksums", "--confirm", "-o", "json")
+		require.NoError(t, err)
+		var ring struct{ Shards []struct{ Name string } }
+		require.NoError(t, json.Unmarshal([]byte(out), &ring), out)
+		assert.Len(t, ring.Shards, 2)
+		assert.Contains(t, errOut, "Ring checksums is removed.")
 	})
 }
 

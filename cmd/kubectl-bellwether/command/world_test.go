@@ -165,6 +165,17 @@ func (w *world) kubectl(args ...string) (out string, err error) {
 	return b.String(), err
 }
 
+// separately runs the plugin and returns what it prints for programs and for people.
+func (w *world) separately(args ...string) (out, errOut string, err error) {
+	var stdout, stderr bytes.Buffer
+	e := w.environment(&stdout)
+	e.ErrOut = &stderr
+	root := command.New(e)
+	root.SetArgs(args)
+	err = root.ExecuteContext(w.t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
 func (w *world) run(ctx context.Context, out io.Writer, args ...string) error {
 	root := command.New(w.environment(out))
 	root.SetArgs(args)
