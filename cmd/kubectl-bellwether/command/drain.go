@@ -40,7 +40,7 @@ func (e Environment) drain() *cobra.Command {
 			}
 			what := "it gets objects again"
 			if !undo {
-				if what, err = drained(c.Context(), at, q, l.Name); err != nil {
+				if what, err = e.drained(c.Context(), at, q, l.Name); err != nil {
 					return err
 				}
 			}
@@ -62,7 +62,8 @@ func (e Environment) drain() *cobra.Command {
 }
 
 // drained says what becomes of the objects of a shard that is drained, or why it must not be.
-func drained(ctx context.Context, at Connection, q cluster.RingQuery, shard string) (what string, err error) {
+func (e Environment) drained(ctx context.Context, at Connection, q cluster.RingQuery, shard string,
+) (what string, err error) {
 	var rights cluster.Rights
 	r, err := at.Ring(ctx, q, &rights)
 	if err := errors.Join(err, rights.Err()); err != nil {
@@ -70,6 +71,9 @@ func drained(ctx context.Context, at Connection, q cluster.RingQuery, shard stri
 	}
 	if obstacle := r.DrainObstacle(shard); obstacle != "" {
 		return "", fmt.Errorf("kubectl-bellwether: drain: nothing was changed: %s", obstacle)
+	}
+	for _, note := range notesOf(r, q) {
+		_, _ = fmt.Fprintln(e.ErrOut, note)
 	}
 	return fmt.Sprintf("its %d objects go to %s", r.Shard(shard).Objects,
 		strings.Join(r.MembersBesides(shard), ", ")), nil

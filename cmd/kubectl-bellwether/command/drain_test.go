@@ -29,15 +29,21 @@ func TestDrain(t *testing.T) {
 		b := w.replica("b", nil)
 		w.after(10 * time.Second)
 		assert.Contains(t, w.require("drain", "b"), "objects go to a. Nothing was changed.")
+		w.forbidden["list configmaps"] = true
+		out, errOut, err := w.separately("drain", "b")
+		require.NoError(t, err)
+		assert.Contains(t, out, "its 0 objects go to a.")
+		assert.Contains(t, errOut, "Not looked for, for want of the right to list them: configmaps.")
+		clear(w.forbidden)
 		w.forbidden["patch leases"] = true
-		_, err := w.kubectl("drain", "b", "--confirm")
+		_, err = w.kubectl("drain", "b", "--confirm")
 		assert.ErrorContains(t, err, "patch on leases of API group coordination.k8s.io in namespace ns")
 		assert.Empty(t, w.writes)
 		clear(w.forbidden)
 
 		w.require("drain", "b", "--confirm")
 		w.after(10 * time.Second)
-		out := w.require("ring", "checksums")
+		out = w.require("ring", "checksums")
 		assert.Equal(t, []string{"b Ready,drained 0 0 0 2s"}, lines(out, "b"), out)
 		assert.Contains(t, w.require("status"), "1/1, 1 drained")
 		_, err = w.kubectl("drain", "b", "--confirm")
