@@ -4,9 +4,14 @@
 //	config.Hooks, err = metrics.LeaderElection(registry)
 //
 // [Replica] does this for all parts of a sharded replica. Two primitives of one kind in a process
-// need labels that tell them apart:
+// need a label that tells them apart, and in one job they should have it, too:
 //
 //	metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, registry))
+//	metrics.Replica(prometheus.WrapRegistererWith(prometheus.Labels{"ring": "checksums"}, registry), &config)
+//
+// Alerts and dashboards know two such labels: election, for elections and leaders for life, and
+// ring. A registry takes a metric with the same names of labels only, so a process with an election
+// beside its rings uses election for all.
 //
 // A program with hooks of its own calls both:
 //

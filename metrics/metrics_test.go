@@ -145,9 +145,25 @@ func TestNames(t *testing.T) {
 	assert.Empty(t, problems)
 	_, err = metrics.LeaderElection(a)
 	assert.Error(t, err, "they are registered already")
-	_, err = metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"},
-		prometheus.NewRegistry()))
-	assert.NoError(t, err)
+}
+
+// Two rings, or an election beside a ring, need a label that tells them apart: the same one.
+func TestSeveralInOneProcess(t *testing.T) {
+	replicaAs := func(registry prometheus.Registerer, label, value string) error {
+		return metrics.Replica(prometheus.WrapRegistererWith(prometheus.Labels{label: value}, registry),
+			&replica.Config{})
+	}
+	electionAs := func(registry prometheus.Registerer, label, value string) error {
+		_, err := metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{label: value}, registry))
+		return err
+	}
+	rings := prometheus.NewRegistry()
+	assert.NoError(t, replicaAs(rings, "ring", "checksums"))
+	assert.NoError(t, replicaAs(rings, "ring", "digests"))
+	assert.Error(t, electionAs(rings, "election", "census"), "a registry knows one set of labels of a metric")
+	both := prometheus.NewRegistry()
+	assert.NoError(t, replicaAs(both, "election", "checksums"))
+	assert.NoError(t, electionAs(both, "election", "census"))
 }
 
 // The series that alerts query exist.

@@ -164,12 +164,16 @@ const (
 	rarely = "1h"
 )
 
+// group are the labels of an election or a ring. A job with one of them has only the first.
+const group = "job, election, ring"
+
 func sum(by []string) string {
-	return "sum by (" + strings.Join(append([]string{"job"}, by...), ", ") + ")"
+	return "sum by (" + strings.Join(append([]string{group}, by...), ", ") + ")"
 }
 
+// legend names a group, and what else a line is of.
 func legend(by ...string) string {
-	text := "{{job}}"
+	text := "{{job}} {{election}}{{ring}}"
 	for _, label := range by {
 		text += " {{" + label + "}}"
 	}

@@ -36,11 +36,16 @@ type process struct {
 	registry *client.Registry
 	down     bool
 
-	election leaderelection.Hooks
-	replica  replica.Parts
-	life     leader.Hooks
-	server   endpoints.Hooks
-	fencer   bellwether.Hooks
+	election, census leaderelection.Hooks
+	large, small     replica.Parts
+	life, other      leader.Hooks
+	server           endpoints.Hooks
+	fencer           bellwether.Hooks
+}
+
+// with is its registry for one of several elections or rings.
+func (p *process) with(label, value string) client.Registerer {
+	return client.WrapRegistererWith(client.Labels{label: value}, p.registry)
 }
 
 // serves is what it answers to a scrape.
@@ -54,8 +59,10 @@ func (p *process) serves(t testing.TB) []*dto.MetricFamily {
 	return families
 }
 
-// cluster is what runs: a sharded operator of three replicas, a daemon with a leader for life, two
-// servers, and two fencers. The first of each leads.
+// cluster is what runs: an operator of three replicas, a daemon with leaders for life, servers, and
+// fencers. The operator has two rings, large and small, the latter with one shard. The daemon and
+// the fencer have two elections each. The first of each leads what matters in a test, and the second
+// the other.
 type cluster struct {
 	t       testing.TB
 	history *history
@@ -78,35 +85,52 @@ func newCluster(t testing.TB) *cluster {
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		p := c.process("operator", name)
-		var config replica.Config
-		require.NoError(t, metrics.Replica(p.registry, &config))
-		config.Tune(&p.replica)
-		p.election = p.replica.Election.Hooks
+		p.large, p.small = parts(t, p.with("ring", "large")), parts(t, p.with("ring", "small"))
+		p.election = p.large.Election.Hooks
 		c.operators = append(c.operators, p)
-		p.replica.Lease.Hooks.OnHeld(shardlease.Epoch{})
+		p.large.Lease.Hooks.OnHeld(shardlease.Epoch{})
 	}
 	var err error
 	for _, name := range []string{"a", "b"} {
 		daemon, server, fencer := c.process("daemon", name), c.process("server", name), c.process("fencer", name)
-		daemon.life, err = metrics.LeaderForLife(daemon.registry)
+		daemon.life, err = metrics.LeaderForLife(daemon.with("election", "life"))
+		require.NoError(t, err)
+		daemon.other, err = metrics.LeaderForLife(daemon.with("election", "other"))
 		require.NoError(t, err)
 		server.server, err = metrics.Endpoints(server.registry)
 		require.NoError(t, err)
-		fencer.election, err = metrics.LeaderElection(fencer.registry)
+		fencer.election, err = metrics.LeaderElection(fencer.with("election", "fencer"))
+		require.NoError(t, err)
+		fencer.census, err = metrics.LeaderElection(fencer.with("election", "census"))
 		require.NoError(t, err)
 		fencer.fencer, err = metrics.Fencing(fencer.registry)
 		require.NoError(t, err)
 		c.daemons, c.servers = append(c.daemons, daemon), append(c.servers, server)
 		c.fencers = append(c.fencers, fencer)
 	}
-	c.operators[0].election.OnStartedLeading(leaderelection.Term{})
-	c.fencers[0].election.OnStartedLeading(leaderelection.Term{})
+	for _, election := range c.leaders() {
+		election.OnStartedLeading(leaderelection.Term{})
+	}
 	c.daemons[0].life.OnLeading("uid")
 	c.daemons[1].life.OnWaiting(make([]leader.Waiting, 1))
+	c.daemons[1].other.OnLeading("uid")
 	distribution := c.sharder()
 	distribution.OnMembership([]string{"a", "b", "c"})
 	distribution.OnSettled([]string{"a", "b", "c"})
+	small := c.operators[1].small
+	small.Lease.Hooks.OnHeld(shardlease.Epoch{})
+	small.Sharder.Hooks.OnMembership([]string{"b"})
+	small.Sharder.Hooks.OnSettled([]string{"b"})
 	return c
+}
+
+// parts are those of a replica of a ring.
+func parts(t testing.TB, registry client.Registerer) (p replica.Parts) {
+	t.Helper()
+	var config replica.Config
+	require.NoError(t, metrics.Replica(registry, &config))
+	config.Tune(&p)
+	return p
 }
 
 func (c *cluster) process(job, instance string) *process {
@@ -123,8 +147,15 @@ func (c *cluster) all() (all []*process) {
 	return all
 }
 
-// sharder is the operator that leads.
-func (c *cluster) sharder() sharder.Hooks { return c.operators[0].replica.Sharder.Hooks }
+// leaders are those of all elections.
+func (c *cluster) leaders() []leaderelection.Hooks {
+	return []leaderelection.Hooks{
+		c.operators[0].election, c.operators[1].small.Election.Hooks, c.fencers[0].election, c.fencers[1].census,
+	}
+}
+
+// sharder is that of the large ring.
+func (c *cluster) sharder() sharder.Hooks { return c.operators[0].large.Sharder.Hooks }
 
 // fencer is the fencer that leads.
 func (c *cluster) fencer() bellwether.Hooks { return c.fencers[0].fencer }
@@ -135,12 +166,13 @@ func (c *cluster) pass(d time.Duration) {
 	for range d / scrapeInterval {
 		time.Sleep(scrapeInterval)
 		if c.renewing {
-			for _, p := range []*process{c.operators[0], c.fencers[0]} {
-				p.election.OnRenewal(20*time.Millisecond, c.renewal)
+			for _, election := range c.leaders() {
+				election.OnRenewal(20*time.Millisecond, c.renewal)
 			}
 			for _, p := range c.operators {
-				p.replica.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
+				p.large.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
 			}
+			c.operators[1].small.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
 		}
 		c.sharder().OnScan(c.scan)
 		c.sharder().OnPatch(sharder.Patch{Verb: "assign", Latency: time.Millisecond})
@@ -166,8 +198,8 @@ func (c *cluster) everything() {
 		b.election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: released})
 		b.election.OnStoppedLeading(leaderelection.Term{}, nil)
 	}
-	b.replica.Lease.Hooks.OnWaiting(shardlease.HolderInfo{})
-	ownership, distribution, fencer := a.replica.Shard.Hooks, c.sharder(), c.fencer()
+	b.large.Lease.Hooks.OnWaiting(shardlease.HolderInfo{})
+	ownership, distribution, fencer := a.large.Shard.Hooks, c.sharder(), c.fencer()
 	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)
 	ownership.OnBounced(api.ObjectRef{}, nil)
 	ownership.OnRefused(api.ObjectRef{}, shard.ErrNotMine)

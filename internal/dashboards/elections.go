@@ -7,14 +7,14 @@ func elections() board {
 		description: "Who leads, how old the Lease is, and how long there was no leader.",
 		rows: []row{
 			{"Leaders", []panel{
-				present("Leaders", "One, of each job. 0: no replica leads.", count,
-					query{"sum by (namespace, job) (" + of + "leading{})", "{{namespace}} {{job}}"}),
+				present("Leaders", "One, of each election. 0: no replica leads.", count,
+					query{"sum by (namespace, " + group + ") (" + of + "leading{})", "{{namespace}} " + legend()}),
 				graph("Who leads", "A process that was stopped reports that it leads until it wakes.", count,
-					query{of + "leading{}", "{{job}} {{instance}}"}),
+					query{of + "leading{}", legend("instance")}),
 				graph("Age of the Lease", "Since the leader's last renewal. Its process ends after 12 s, by default.",
 					seconds, query{
 						"(time() - " + of + "last_renewal_timestamp_seconds{}) * (" + of + "leading{} == 1)",
-						"{{job}} {{instance}}",
+						legend("instance"),
 					}),
 			}},
 			{"Changes", []panel{
@@ -33,10 +33,12 @@ func elections() board {
 					of+"renewal_duration_seconds", often),
 			}},
 			{"Leaders for life", []panel{
-				present("Leaders for life", "One, of each job.", count,
-					query{`sum by (namespace, job) (bellwether_leaderforlife_leading{})`, "{{namespace}} {{job}}"}),
+				present("Leaders for life", "One, of each election.", count, query{
+					"sum by (namespace, " + group + ") (bellwether_leaderforlife_leading{})",
+					"{{namespace}} " + legend(),
+				}),
 				graph("Waiting for", "Pods whose end is not proved yet.", count,
-					query{`bellwether_leaderforlife_waiting_for{}`, "{{job}} {{instance}}"}),
+					query{`bellwether_leaderforlife_waiting_for{}`, legend("instance")}),
 			}},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -123,11 +124,11 @@ func (r *recording) answer(ctx context.Context, e *promql.Engine, p panel) (answ
 
 var inLegend = regexp.MustCompile(`{{(\w+)}}`)
 
-// name is the legend of a series.
+// name is the legend of a series, without the gaps of labels that it does not have.
 func (q query) name(of labels.Labels) string {
-	return inLegend.ReplaceAllStringFunc(q.legend, func(label string) string {
+	return strings.Join(strings.Fields(inLegend.ReplaceAllStringFunc(q.legend, func(label string) string {
 		return of.Get(label[2 : len(label)-2])
-	})
+	})), " ")
 }
 
 // drawing is a picture with a recording's time.
