@@ -22,6 +22,9 @@ type Hooks struct {
 
 // Round is the result of one round of a [Reconciler].
 type Round struct {
+	// Withdrawing reports whether the round was to withdraw this instance, not to refresh its
+	// entry: it is not ready, or it ends.
+	Withdrawing bool
 	// Entries are the content of the store at the end, sorted by key. Nil: the store could not be
 	// read.
 	Entries []Status

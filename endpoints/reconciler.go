@@ -221,7 +221,7 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 		r.sayMissingRights(ctx)
 	}
 	if r.config.Hooks.OnRound != nil {
-		p.result.Took, p.result.Err = r.config.clock.Now().SinceAtLeast(begin), err
+		p.result.Withdrawing, p.result.Took, p.result.Err = leaving, r.config.clock.Now().SinceAtLeast(begin), err
 		r.config.Hooks.OnRound(p.result)
 	}
 	return err

@@ -23,6 +23,7 @@ func TestLastInstanceEmptiesTheServiceWhenItWithdraws(t *testing.T) {
 		require.NoError(c, i.stop())
 		assert.Empty(c, c.keys())
 		assert.Empty(c, c.slices())
+		assert.True(c, i.lastRound().Withdrawing)
 	})
 }
 
@@ -33,9 +34,11 @@ func TestInstanceIsPublishedOnlyWhileReady(t *testing.T) {
 		b.start(c)
 		time.Sleep(expiry)
 		c.requirePublished("10.0.0.1")
+		assert.True(c, b.lastRound().Withdrawing)
 		b.setReady(nil)
 		time.Sleep(2 * interval)
 		c.requirePublished("10.0.0.1", "10.0.0.2")
+		assert.False(c, b.lastRound().Withdrawing)
 		b.setReady(errUnwell)
 		time.Sleep(2 * interval)
 		c.requirePublished("10.0.0.1")

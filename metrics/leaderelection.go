@@ -8,9 +8,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// LeaderElection registers the metrics of an elector. The age of a leader's last renewal is
+// LeaderElection registers the metrics of an elector. With
 //
-//	time() - bellwether_leaderelection_last_renewal_timestamp_seconds
+//	last = bellwether_leaderelection_last_renewal_timestamp_seconds
+//
+// the age of a leader's last renewal is timestamp(last) - last, as of the last scrape. With time()
+// in place of timestamp(last), the time since that scrape would be part of it.
 func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "leaderelection"}
 	leading := f.gauge("leading", "1 while this process leads.")

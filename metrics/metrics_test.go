@@ -233,6 +233,19 @@ func TestLatencies(t *testing.T) {
 	})
 }
 
+// An instance that never gets into the store is ready, too: its heartbeat is as old as can be.
+func TestInstanceIsReadyUnlessItIsWithdrawn(t *testing.T) {
+	a := register(t)
+	ready := func() int { return a.value(t, "bellwether_endpoints_ready") }
+	assert.Zero(t, ready(), "it has not begun")
+	a.endpoints.OnRound(endpoints.Round{Err: errNoAnswer})
+	assert.Equal(t, 1, ready())
+	a.endpoints.OnRound(endpoints.Round{Withdrawing: true})
+	assert.Zero(t, ready())
+	a.endpoints.OnRound(endpoints.Round{Heartbeats: 1})
+	assert.Equal(t, 1, ready())
+}
+
 func TestConfigurationThatIsUsableAgain(t *testing.T) {
 	a := register(t)
 	assert.Zero(t, a.value(t, "bellwether_fencing_configuration_unusable"), "nor is it in a process that does not lead")

@@ -32,13 +32,13 @@ func rules(t testing.TB) (all []rulefmt.Rule) {
 }
 
 // firing returns the alerts that fire at the end of a time: whose expression has had the same series
-// for long enough.
+// for long enough. Rules are evaluated shortly before a scrape, when what they query is oldest.
 func (h *history) firing(t testing.TB, from, to time.Time) (alerts []string) {
 	t.Helper()
 	engine := testEngine(t)
 	for _, rule := range rules(t) {
 		active := map[string]time.Time{}
-		for at := from; !at.After(to); at = at.Add(evaluation) {
+		for at := from.Add(scrapeInterval - time.Second); !at.After(to); at = at.Add(evaluation) {
 			now := map[string]time.Time{}
 			for _, s := range h.now(t, engine, rule.Expr, at) {
 				key := s.Metric.String()
@@ -98,7 +98,7 @@ var troubles = map[string]struct {
 		}
 	}, within: time.Minute},
 	"ShardsExpireTogether": {happens: func(c *cluster) { c.sharder().OnStorm(nil) }, within: time.Minute},
-	"HeartbeatIsOld":       {happens: func(c *cluster) { c.beating = false }, within: time.Minute},
+	"HeartbeatIsOld":       {happens: func(c *cluster) { c.beating = false }, within: 90 * time.Second},
 	"EntryIsMalformed": {happens: func(c *cluster) {
 		c.entries = []endpoints.Status{{Problem: errNoAnswer}}
 	}, within: time.Minute},

@@ -164,6 +164,9 @@ const (
 	rarely = "1h"
 )
 
+// age is how long ago a time was at the last scrape. Since then it may have become later.
+func age(of string) string { return "(timestamp(" + of + "{}) - " + of + "{})" }
+
 // group are the labels of an election or a ring. A job with one of them has only the first.
 const group = "job, election, ring"
 

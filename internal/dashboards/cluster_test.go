@@ -60,9 +60,9 @@ func (p *process) serves(t testing.TB) []*dto.MetricFamily {
 }
 
 // cluster is what runs: an operator of three replicas, a daemon with leaders for life, servers, and
-// fencers. The operator has two rings, large and small, the latter with one shard. The daemon and
-// the fencer have two elections each. The first of each leads what matters in a test, and the second
-// the other.
+// fencers. Of the servers, c was published and is withdrawn. The operator has two rings, large and
+// small, the latter with one shard. The daemon and the fencer have two elections each. The first of
+// each leads what matters in a test, and the second the other.
 type cluster struct {
 	t       testing.TB
 	history *history
@@ -108,6 +108,11 @@ func newCluster(t testing.TB) *cluster {
 		c.daemons, c.servers = append(c.daemons, daemon), append(c.servers, server)
 		c.fencers = append(c.fencers, fencer)
 	}
+	standby := c.process("server", "c")
+	standby.server, err = metrics.Endpoints(standby.registry)
+	require.NoError(t, err)
+	standby.server.OnRound(endpoints.Round{Heartbeats: 1})
+	c.servers = append(c.servers, standby)
 	for _, election := range c.leaders() {
 		election.OnStartedLeading(leaderelection.Term{})
 	}
@@ -178,8 +183,8 @@ func (c *cluster) pass(d time.Duration) {
 		c.sharder().OnPatch(sharder.Patch{Verb: "assign", Latency: time.Millisecond})
 		c.sharder().OnThrottled(time.Millisecond)
 		for _, p := range c.servers {
-			r := endpoints.Round{Entries: c.entries}
-			if c.beating {
+			r := endpoints.Round{Entries: c.entries, Withdrawing: p.target["instance"] == "c"}
+			if c.beating && !r.Withdrawing {
 				r.Heartbeats = 1
 			}
 			p.server.OnRound(r)

@@ -13,7 +13,7 @@ func elections() board {
 					query{of + "leading{}", legend("instance")}),
 				graph("Age of the Lease", "Since the leader's last renewal. Its process ends after 12 s, by default.",
 					seconds, query{
-						"(time() - " + of + "last_renewal_timestamp_seconds{}) * (" + of + "leading{} == 1)",
+						age(of+"last_renewal_timestamp_seconds") + " * (" + of + "leading{} == 1)",
 						legend("instance"),
 					}),
 			}},

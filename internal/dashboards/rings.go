@@ -60,7 +60,7 @@ func rings() board {
 				duration("Duration of renewals", "Slow ones are a slow API server, or throttled requests.",
 					lease+"renewal_duration_seconds", often),
 				graph("Age of the Lease", "Since the last renewal of a shard.", seconds, query{
-					"(time() - " + lease + "last_renewal_timestamp_seconds{}) * (" + lease + "held{} == 1)",
+					age(lease+"last_renewal_timestamp_seconds") + " * (" + lease + "held{} == 1)",
 					legend("instance"),
 				}),
 				increase("Terms", "That have begun.", lease+"terms_total", "instance"),
