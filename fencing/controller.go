@@ -251,7 +251,7 @@ func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
 	}
 }
 
-// end waits until all goroutines have ended.
+// end waits until all goroutines have ended. Then nothing is known any more.
 func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Lock()
 	r.closed = true
@@ -260,6 +260,11 @@ func (r *run) end(cancel context.CancelFunc) {
 	r.ended.Wait()
 	for _, i := range r.informers {
 		i.Shutdown()
+	}
+	if hook := r.config.Hooks.OnForgotten; hook != nil {
+		for _, node := range r.state.fenced() {
+			hook(node)
+		}
 	}
 }
 

@@ -407,6 +407,44 @@ func TestUnconfiguredNodeIsHeld(t *testing.T) {
 	})
 }
 
+// Who counts fences by the hooks counts none any more when another process leads, or Run has failed.
+func TestRecordsAreForgottenWhenRunEnds(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var mu sync.Mutex
+		known := map[string]v1alpha1.Phase{}
+		phase := func(node string) v1alpha1.Phase {
+			mu.Lock()
+			defer mu.Unlock()
+			return known[node]
+		}
+		remember := func(config *fencing.Config) {
+			config.Hooks.OnRecord = func(fence *v1alpha1.NodeFence) {
+				mu.Lock()
+				defer mu.Unlock()
+				known[fence.Node] = fence.Status.Phase
+			}
+			config.Hooks.OnForgotten = func(node string) {
+				mu.Lock()
+				defer mu.Unlock()
+				delete(known, node)
+			}
+		}
+		a := w.start("a", remember)
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.eventually(5*time.Minute, "the node is isolated",
+			func() bool { return phase("n1") == v1alpha1.PhaseIsolated })
+		a.stop()
+		assert.Empty(t, known)
+
+		b := w.start("b", remember)
+		wait(w.ctx, poll)
+		assert.NotEmpty(t, phase("n1"), "the next leader knows it from the start")
+		b.stop()
+		assert.Empty(t, known)
+	})
+}
+
 // What would be ignored is refused: somebody relies on it.
 func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

@@ -16,7 +16,8 @@ type Hooks struct {
 	// OnRecord is called with each new or changed record that this process sees, also with those
 	// that exist when Run begins.
 	OnRecord func(fence *v1alpha1.NodeFence)
-	// OnForgotten is called when the record of a node is gone.
+	// OnForgotten is called when the record of a node is gone. It is also called with each node that
+	// has one when Run ends, as this process does not know any more.
 	OnForgotten func(node string)
 	// OnBlocked is called when a fence starts to wait for something other than a known time: an
 	// admin, the policy or a configuration.

@@ -28,9 +28,9 @@
 // # What a replica knows
 //
 // A sharder and a fencing controller update their metrics only while their process leads.
-// Afterwards the last values stay until it leads again or ends. The exception is [Replica], which
-// resets the sharder's gauges when another replica leads. Alerts multiply with
-// bellwether_leaderelection_leading, or take the maximum.
+// Afterwards the last values stay until it leads again or ends. The exceptions are [Replica], which
+// resets the sharder's gauges when another replica leads, and [Fencing], which counts no fence then.
+// Alerts multiply with bellwether_leaderelection_leading, or take the maximum.
 //
 // Alerts are in alerts.yaml, for Prometheus. Dashboards are in dashboards/, for Grafana.
 package metrics

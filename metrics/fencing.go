@@ -14,14 +14,17 @@ import (
 // checkLasts is how long a check of a node's devices counts. A removed node is not checked again.
 const checkLasts = time.Hour
 
-// Fencing registers the metrics of a fencing controller. It counts fences by phase, and nodes whose
-// devices were checked within the last hour by the result.
+// Fencing registers the metrics of a fencing controller. While it leads, it counts fences by phase,
+// and those that are blocked by the reason. It counts nodes whose devices were checked within the last
+// hour by the result.
 func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "fencing"}
 	s := register(f, &standing{
-		phases: map[string]v1alpha1.Phase{}, checks: map[string]check{},
+		records: map[string]record{}, checks: map[string]check{},
 		fences: prometheus.NewDesc("bellwether_fencing_fences", "Fences that are there, by phase.", []string{"phase"},
 			nil),
+		blocked: prometheus.NewDesc("bellwether_fencing_blocked_fences", "Fences that are blocked, by the reason.",
+			[]string{"reason"}, nil),
 		nodes: prometheus.NewDesc("bellwether_fencing_checked_nodes",
 			"Nodes whose devices were checked, by whether they could be fenced.", []string{"ready"}, nil),
 	})
@@ -42,9 +45,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
 	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
 	// Before the first one, too: Prometheus sees an increase only of a series that was there.
-	for _, reason := range []string{
-		"NotConfigured", "OwnPartition", "Quorum", "Repeats", "RestartNeeded", "Storm", "ZoneStorm",
-	} {
+	for _, reason := range alarming {
 		holds.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{"ok", "error"} {
@@ -97,13 +98,24 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	}, f.err()
 }
 
+// alarming are the reasons of blocked fences that alerts query.
+var alarming = []string{
+	"ConfigurationChanged", "NoPowerDevice", "NotConfigured", "OwnPartition", "Quorum", "Repeats", "RestartNeeded",
+	"Storm", "ZoneStorm",
+}
+
 // standing is the present state, as opposed to events.
 type standing struct {
-	fences, nodes *prometheus.Desc
+	fences, blocked, nodes *prometheus.Desc
 
-	mu     sync.Mutex
-	phases map[string]v1alpha1.Phase // of the fence of a node
-	checks map[string]check          // of the devices of a node
+	mu      sync.Mutex
+	records map[string]record // of the fence of a node
+	checks  map[string]check  // of the devices of a node
+}
+
+type record struct {
+	phase   v1alpha1.Phase
+	blocked string // the reason; empty: it is not
 }
 
 type check struct {
@@ -114,13 +126,17 @@ type check struct {
 func (s *standing) saw(fence *v1alpha1.NodeFence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.phases[fence.Node] = fence.Status.Phase
+	r := record{phase: fence.Status.Phase}
+	if fence.Status.Hold != nil {
+		r.blocked = fence.Status.Hold.Reason
+	}
+	s.records[fence.Node] = r
 }
 
 func (s *standing) forgot(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.phases, node)
+	delete(s.records, node)
 }
 
 func (s *standing) checked(node string, err error) {
@@ -132,6 +148,7 @@ func (s *standing) checked(node string, err error) {
 // Describe implements prometheus.Collector.
 func (s *standing) Describe(to chan<- *prometheus.Desc) {
 	to <- s.fences
+	to <- s.blocked
 	to <- s.nodes
 }
 
@@ -139,11 +156,20 @@ func (s *standing) Describe(to chan<- *prometheus.Desc) {
 func (s *standing) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	phases := map[v1alpha1.Phase]int{v1alpha1.PhaseGivenUp: 0} // alerts query it
-	for _, phase := range s.phases {
-		if phase != "" { // not begun yet
-			phases[phase]++
+	phases, blocked := map[v1alpha1.Phase]int{v1alpha1.PhaseGivenUp: 0}, map[string]int{} // alerts query it
+	for _, reason := range alarming {
+		blocked[reason] = 0
+	}
+	for _, r := range s.records {
+		if r.phase != "" { // not begun yet
+			phases[r.phase]++
 		}
+		if r.blocked != "" {
+			blocked[r.blocked]++
+		}
+	}
+	for reason, n := range blocked {
+		to <- prometheus.MustNewConstMetric(s.blocked, prometheus.GaugeValue, float64(n), reason)
 	}
 	for phase, n := range phases {
 		to <- prometheus.MustNewConstMetric(s.fences, prometheus.GaugeValue, float64(n), string(phase))

@@ -268,6 +268,15 @@ func TestFencesAndChecksAreCountedWhileTheyExist(t *testing.T) {
 		a.fencing.OnForgotten("m")
 		assert.Equal(t, 1, a.value(t, "bellwether_fencing_fences{phase=GivenUp}"))
 
+		blocked := func() int { return a.value(t, "bellwether_fencing_blocked_fences{reason=Repeats}") }
+		assert.Zero(t, blocked())
+		fence.Status = v1alpha1.Status{Phase: v1alpha1.PhaseIsolated, Hold: &v1alpha1.Hold{Reason: "Repeats"}}
+		a.fencing.OnRecord(fence)
+		assert.Equal(t, 1, blocked())
+		fence.Status = v1alpha1.Status{Phase: v1alpha1.PhaseFinal}
+		a.fencing.OnRecord(fence)
+		assert.Zero(t, blocked(), "it has ended")
+
 		a.fencing.OnCheck("n", errNoAnswer)
 		a.fencing.OnCheck("m", nil)
 		assert.Equal(t, 1, a.value(t, "bellwether_fencing_checked_nodes{ready=false}"))

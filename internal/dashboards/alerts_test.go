@@ -106,11 +106,11 @@ var troubles = map[string]struct {
 		c.fencer().OnRecord(&v1alpha1.NodeFence{Node: "n", Status: v1alpha1.Status{Phase: v1alpha1.PhaseGivenUp}})
 	}, within: time.Minute},
 	"FenceWaitsForSomebody": {happens: func(c *cluster) {
-		c.fencer().OnBlocked("n", v1alpha1.Hold{Reason: "Repeats"})
-	}, within: time.Minute},
+		c.fencer().OnRecord(blocked("Repeats"))
+	}, within: 20 * time.Minute},
 	"StormOfLostNodes": {happens: func(c *cluster) {
-		c.fencer().OnBlocked("n", v1alpha1.Hold{Reason: "Storm"})
-	}, within: time.Minute},
+		c.fencer().OnRecord(blocked("Storm"))
+	}, within: 20 * time.Minute},
 	"NodesCannotBeFenced": {happens: func(c *cluster) {
 		c.fencer().OnCheck("n", errNoAnswer)
 	}, within: 16 * time.Minute},
@@ -148,6 +148,60 @@ func TestAlertsFire(t *testing.T) {
 			assert.ElementsMatch(t, append(trouble.also, alert), h.firing(t, start, end))
 		})
 	}
+}
+
+// A fence that only a human continues is an alert while it is blocked, also after a change of the
+// leader, and not longer.
+func TestBlockedFences(t *testing.T) {
+	human := []string{
+		"ConfigurationChanged", "NoPowerDevice", "NotConfigured", "Quorum", "Repeats", "RestartNeeded",
+	}
+	storm := []string{"OwnPartition", "Storm", "ZoneStorm"}
+	known := []string{"CoolDown", "Paused", "Queue", "Rate", "SoonUnhealthy"}
+	all := slices.Concat(human, storm, known)
+	var h *history
+	var long, changed, ended time.Time
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		before, next := c.fencers[0], c.fencers[1]
+		for _, reason := range all {
+			before.fencer.OnRecord(blocked(reason))
+		}
+		c.pass(time.Hour)
+		long = time.Now()
+		before.election.OnStoppedLeading(leaderelection.Term{}, nil)
+		next.election.OnStartedLeading(leaderelection.Term{})
+		for _, reason := range all {
+			before.fencer.OnForgotten("n-" + reason)
+			next.fencer.OnRecord(blocked(reason))
+		}
+		c.pass(time.Minute)
+		changed = time.Now()
+		for _, reason := range all {
+			next.fencer.OnRecord(&v1alpha1.NodeFence{
+				Node: "n-" + reason, Status: v1alpha1.Status{Phase: v1alpha1.PhaseFinal},
+			})
+		}
+		c.pass(time.Minute)
+		h, ended = c.history, time.Now()
+	})
+	engine := testEngine(t)
+	reasons := func(alert string, at time.Time) (found []string) {
+		for _, rule := range rules(t) {
+			if rule.Alert == alert {
+				for _, s := range h.now(t, engine, rule.Expr, at) {
+					found = append(found, s.Metric.Get("reason"))
+				}
+			}
+		}
+		return found
+	}
+	for _, at := range []time.Time{long, changed} {
+		assert.ElementsMatch(t, human, reasons("FenceWaitsForSomebody", at))
+		assert.ElementsMatch(t, storm, reasons("StormOfLostNodes", at))
+	}
+	assert.Empty(t, reasons("FenceWaitsForSomebody", ended))
+	assert.Empty(t, reasons("StormOfLostNodes", ended))
 }
 
 // Where no replica of any election has ever been scraped, that is reported, too.

@@ -165,6 +165,13 @@ func (c *cluster) sharder() sharder.Hooks { return c.operators[0].large.Sharder.
 // fencer is the fencer that leads.
 func (c *cluster) fencer() bellwether.Hooks { return c.fencers[0].fencer }
 
+// blocked is a fence with a hold of that reason.
+func blocked(reason string) *v1alpha1.NodeFence {
+	return &v1alpha1.NodeFence{Node: "n-" + reason, Status: v1alpha1.Status{
+		Phase: v1alpha1.PhaseIsolated, Hold: &v1alpha1.Hold{Reason: reason},
+	}}
+}
+
 // pass lets time pass, in which everything works as it is set.
 func (c *cluster) pass(d time.Duration) {
 	c.t.Helper()

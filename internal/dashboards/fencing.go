@@ -18,6 +18,8 @@ func fencing() board {
 				increase("Steps", "Of all fences.", of+"transitions_total", "transition"),
 				increase("Waiting for somebody", "Fences that have begun to wait, by what for.",
 					of+"holds_total", "reason"),
+				graph("Blocked", "Fences that are blocked now, by the reason.", count,
+					query{"max by (reason) (" + of + "blocked_fences{})", "{{reason}}"}),
 				rate("Decisions", "Of the policy.", of+"decisions_total", "verdict", "reason"),
 				duration("Time until workloads were free", "Since the node failed.",
 					of+"release_duration_seconds", rarely),

@@ -157,7 +157,7 @@ func (f *fencers) breakDevice(ctx context.Context) error {
 	f.happened(lost + " hangs")
 	f.machines[lost].hung.Store(true)
 	return f.await(ctx, "the fence of "+lost+" waits for somebody", func(context.Context) (bool, error) {
-		return f.reported("holds_total", "reason", "NotConfigured") >= 1, nil
+		return f.reported("blocked_fences", "reason", "NotConfigured") == 1, nil
 	})
 }
 
