@@ -71,8 +71,9 @@
 //     can be read (TestSimulatedDeathsOfNodes).
 //   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep other
 //     nodes from being fenced. A valid configuration stays valid while only agents and Secrets fail
-//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A lost node
-//     that is not fenced has a record with the reason, and a repeated Event.
+//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A command that
+//     cannot be sent for want of a Secret counts as a try (TestSecretThatIsDeletedDuringAFence). A
+//     lost node that is not fenced has a record with the reason, and a repeated Event.
 //   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds
 //     after the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
 //     e2e:TestVolumeOfAPodThatIsDeletedByForceStays).

@@ -249,24 +249,31 @@ func (f *fence) power(ctx context.Context, name string) agent.Power {
 	return power
 }
 
+// reachWithin limits the wait for the Secrets of a command. After that the last known values are
+// used, while the look at the node is still young enough for the command.
+const reachWithin = time.Second
+
 // call sends a command and waits for the end of the agent: a command that is interrupted may take
-// effect later.
+// effect later. A command without its Secrets is not sent, and has ended: its device is read, and
+// the try counts. Otherwise it would be the next step for ever.
 func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	config := &f.config
-	target, err := f.reach(ctx, step.Device)
-	if err != nil {
-		return err
-	}
+	reaching, reached := context.WithTimeout(ctx, reachWithin)
+	target, err := f.reach(reaching, step.Device)
+	reached()
+	unsent := err != nil
 	timeout := time.Duration(step.Op.DeadlineSeconds) * time.Second
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	command := agent.Command{ID: step.Op.ID, Action: step.Op.Action, Timeout: timeout}
 	outcome := statemachine.Outcome{Began: f.clock.Now()}
-	if ctx.Err() != nil || config.Leadership.Remaining() <= 0 || step.Late(f.clock.Now()) {
+	if ctx.Err() != nil || config.Leadership.Remaining() <= 0 || !unsent && step.Late(f.clock.Now()) {
 		f.memory = f.memory.Changed()
 		return ctx.Err()
 	}
-	err = config.Agents.Switch(calling, target, command)
+	if !unsent {
+		err = config.Agents.Switch(calling, target, command)
+	}
 	before := f.record.Status
 	outcome.Ended = f.clock.Now()
 	f.memory = f.memory.After(&before, step, outcome)
@@ -282,8 +289,13 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 		)
 	}
 	took := outcome.Ended.SinceAtLeast(outcome.Began)
-	f.log.Info("command sent", zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
-		zap.String("operation", step.Op.ID), zap.Duration("took", took), zap.NamedError("answer", err))
+	log := f.log.With(zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
+		zap.String("operation", step.Op.ID))
+	if unsent {
+		log.Warn("command not sent", zap.Error(err))
+	} else {
+		log.Info("command sent", zap.Duration("took", took), zap.NamedError("answer", err))
+	}
 	if config.Hooks.OnCommand != nil {
 		config.Hooks.OnCommand(f.node, step.Device, step.Op.Action, took, err)
 	}
