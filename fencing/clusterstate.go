@@ -177,16 +177,17 @@ func touched(f *v1alpha1.NodeFence) bool {
 }
 
 // needsHuman reports whether a fence that has started to switch devices, or is about to end, waits
-// for a human.
+// for a human, or for something else that may never come.
 func needsHuman(f *v1alpha1.NodeFence) bool {
 	s := &f.Status
 	if s.Phase.Ended() || !touched(f) && s.Phase != v1alpha1.PhaseRecovering {
 		return false
 	}
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
-		s.Hold != nil &&
-			slices.Contains([]string{"RestartNeeded", "ConfigurationChanged", string(policy.ReasonNotConfigured)},
-				s.Hold.Reason)
+		s.Hold != nil && slices.Contains([]string{
+			"RestartNeeded", "ConfigurationChanged", "NodeReady", "NoPowerDevice",
+			string(policy.ReasonNotConfigured), string(policy.ReasonQuorum),
+		}, s.Hold.Reason)
 }
 
 // look returns the facts of all nodes. The caller holds mu.

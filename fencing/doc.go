@@ -56,9 +56,10 @@
 //     TestControllerWithoutLeadershipDoesNothing).
 //   - While half of the cluster or of a zone is unhealthy, no node is fenced
 //     (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNoNode). At most Limits.MaxConcurrent
-//     machines are off at a time, not counting those that wait for a human. At most MaxStarts
-//     fences start within a StartWindow (TestSimulatedLossOf30Of100,
-//     TestSimulatedRateWithSlowWrites, e2e:TestLossOf30Of100FencesThemAll).
+//     machines are off at a time, not counting those whose fence was paused, or has waited for a
+//     human, the node or the control plane, after it had switched a device. At most MaxStarts fences
+//     start within a StartWindow (TestSimulatedLossOf30Of100, TestSimulatedRateWithSlowWrites,
+//     e2e:TestLossOf30Of100FencesThemAll).
 //   - A reading of a device proves something about one machine only. The machine is identified by
 //     the Node's UID, boot ID, provider ID and system UUID
 //     (TestPlugOfTheMachineThatWasReplacedProvesNothing). A device that is off before any command
@@ -84,7 +85,8 @@
 //     (TestConfigurationThatIsUnusableAsAWhole).
 //   - A fence that was given up or waits for a human blocks neither the next fence of its node
 //     (TestNodeThatIsMadeAgainIsFenced, TestNodeThatIsToBeRemovedForAMomentIsFenced) nor the fences
-//     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting).
+//     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting,
+//     TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot).
 //   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
 //     404 (TestPageOfAProxyMakesNothingGone).
 //   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
