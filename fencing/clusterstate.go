@@ -34,7 +34,7 @@ type clusterState struct {
 	fences  map[string]*v1alpha1.NodeFence // the newest known of each node
 	deleted map[string]types.UID           // the last record of each node that is gone
 	waiting map[string]waiting             // for the policy
-	slots   map[string]bool                // of nodes whose fence may begin, until their record shows it
+	slots   map[string]bool                // of nodes whose fence may begin, until a record shows the outcome
 	wake    func(node string)
 	checked func(node string) (policy.Status, error)
 
@@ -119,6 +119,8 @@ func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
 	c.fences[f.Node] = f
 	if fenceState(f) != policy.FenceQueued {
 		delete(c.waiting, f.Node)
+	}
+	if !beginning(f) {
 		delete(c.slots, f.Node)
 	}
 	for node := range c.waiting {
@@ -188,6 +190,17 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 			"RestartNeeded", "ConfigurationChanged", "NodeReady", "NoPowerDevice",
 			string(policy.ReasonNotConfigured), string(policy.ReasonQuorum),
 		}, s.Hold.Reason)
+}
+
+// beginning reports whether a fence that was allowed to switch devices may be about to do it. A
+// record that shows something else is newer than the permission: the write that it was for fails.
+func beginning(f *v1alpha1.NodeFence) bool {
+	switch f.Status.Phase {
+	case v1alpha1.PhaseIsolating, v1alpha1.PhasePowering, v1alpha1.PhaseCommissioning:
+		return fenceState(f) == policy.FenceQueued && f.Status.Hold == nil &&
+			!meta.IsStatusConditionTrue(f.Status.Conditions, v1alpha1.ConditionPaused)
+	}
+	return false
 }
 
 // look returns the facts of all nodes. The caller holds mu.
@@ -275,6 +288,7 @@ func (c *clusterState) decideCommission(target policy.Target, storage policy.Sta
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := c.decide(c.look(time.Now()), target, storage)
+	delete(c.slots, target.Name)
 	if d.Verdict == policy.Allow {
 		c.slots[target.Name] = true
 	}
@@ -292,6 +306,7 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 		return d
 	}
 	c.waiting[target.Name] = waiting{target, all.Now}
+	delete(c.slots, target.Name) // unless it is allowed again
 	if d.Verdict != policy.Allow {
 		return d
 	}

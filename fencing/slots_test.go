@@ -115,3 +115,39 @@ func TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot(t *testing.T) {
 		})
 	}
 }
+
+// A fence may begin to switch devices, and then does not: it keeps no other node waiting.
+func TestFenceThatMayBeginAndDoesNotHasNoSlot(t *testing.T) {
+	for name, c := range variants(map[string]struct {
+		portIsOn bool
+		lose     func(w *world)
+	}{
+		"its port was off already, and its BMC dies": {false, func(w *world) {
+			w.cutOff("n1", true)
+			w.ends("n1", v1alpha1.PhaseIsolated)
+			w.rack.Break("n1", fencingtest.Fault{Unreadable: true})
+			w.holds("n1", "NotConfigured")
+		}},
+		"it is paused": {true, func(w *world) {
+			w.rack.Break("port", fencingtest.Fault{Slow: 20 * time.Second})
+			w.cutOff("n1", true)
+			w.ends("n1", v1alpha1.PhaseIsolating)
+			w.annotate("n1", v1alpha1.AnnotationPaused, "true")
+		}},
+	}) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 5, func(w *world) {
+				w.wired("mark-unschedulable port-off", "n1-off n1-on", "port-on mark-schedulable", "power_wait=1m\n")
+				w.rack.Set("port", c.portIsOn)
+				w.pod("db-0", "n2")
+				a := w.start("a", func(c *fencing.Config) { c.CheckInterval = 10 * time.Second })
+				defer a.stop()
+				wait(w.ctx, settled)
+				c.lose(w)
+				w.lose("n2")
+				w.eventually(time.Minute, "the pod is released", func() bool { return len(w.pods("n2")) == 0 })
+				w.untouched("n1")
+			})
+		})
+	}
+}
