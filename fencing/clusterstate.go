@@ -371,11 +371,15 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 	return t
 }
 
-// candidate reports whether a node may be fenced and fails.
+// candidate reports whether a node fails, and may be fenced by this process.
 func (c *clusterState) candidate(n *policy.NodeFacts) bool {
+	return fails(n) && n.Name != c.config.Node
+}
+
+// fails reports whether a node fails, and may be fenced by some process.
+func fails(n *policy.NodeFacts) bool {
 	return n.FailingFor > 0 && n.Selected && !n.Excluded && !n.Deleting && !n.AutoscalerTaint && !n.Gone &&
-		n.EverReady == policy.True &&
-		n.Name != c.config.Node
+		n.EverReady == policy.True
 }
 
 // failing reports whether the condition that started a fence still holds.

@@ -273,7 +273,7 @@ func (r *run) reconcile(ctx context.Context) error {
 	all := r.state.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
-		if n.Name == r.config.Node && n.NotReadyFor >= r.config.Limits.withDefaults().NotReadyFor {
+		if n.Name == r.config.Node && r.leaves(n) {
 			return ErrOwnHost
 		}
 		if r.state.candidate(n) {
@@ -285,6 +285,17 @@ func (r *run) reconcile(ctx context.Context) error {
 	}
 	r.takeRequests(ctx)
 	return nil
+}
+
+// leaves reports whether another process has to fence the node of this one. If the node fails and
+// is Ready, this process works, and may be the only one: it stays until it has led for twice as long
+// as a new leader may have to wait. Otherwise a leader that is elected again and again would fence
+// no node.
+func (r *run) leaves(own *policy.NodeFacts) bool {
+	limits := r.config.Limits.withDefaults()
+	return own.NotReadyFor >= limits.NotReadyFor ||
+		fails(own) && own.FailingFor >= limits.NotReadyFor &&
+			time.Since(r.began) >= 2*(limits.Observation+limits.CoolDown)
 }
 
 // carryOut starts a goroutine for the fence of a node, unless one is running.

@@ -163,16 +163,66 @@ func TestControllerThatIsCutOffFencesNoNode(t *testing.T) {
 }
 
 func TestOwnHostIsLeftToAnother(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		c := w.start("a", func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n1" })
+	for name, fail := range variants(map[string]func(w *world){
+		"it is lost":                func(w *world) { w.cutOff("n1", true) },
+		"a condition says it fails": func(w *world) { w.setCondition("n1", "Corrupt", corev1.ConditionTrue) },
+	}) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				begin := func(name, node string) *replica {
+					return w.start(name, func(c *fencing.Config) { runsOn(c, node) })
+				}
+				c := begin("a", "n1")
+				wait(w.ctx, settled)
+				fail(w)
+				w.eventually(2*time.Minute, "the leader on n1 leaves", func() bool { return len(c.result) > 0 })
+				assert.ErrorIs(t, <-c.result, fencing.ErrOwnHost)
+				w.untouched("n1")
+				other := begin("b", "n2")
+				defer other.stop()
+				w.eventually(10*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
+				w.cutOff("n1", false)
+				w.setCondition("n1", "Corrupt", corev1.ConditionFalse)
+				w.ends("n1", v1alpha1.PhaseFinal)
+			})
+		})
+	}
+}
+
+// runsOn has a controller run on a node, fence Ready nodes, and be quick about it.
+func runsOn(c *fencing.Config, node string) {
+	c.OutsideCluster, c.Node = false, node
+	c.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+	c.Limits.FenceReadyNodes = []string{"Corrupt"}
+	c.Limits.CoolDown = 10 * time.Second
+}
+
+// The only replica is on a node that fails and is Ready: nothing else fences its node, and it still
+// fences others.
+func TestOnlyReplicaOnAFailingNodeFencesOthers(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.pod("db-0", "n2")
+		w.setCondition("n1", "Corrupt", corev1.ConditionTrue)
+		start := func() *replica {
+			return w.start("a", func(c *fencing.Config) {
+				runsOn(c, "n1")
+				c.Limits.CoolDown = 0 // the default
+			})
+		}
+		c := start()
 		wait(w.ctx, settled)
-		w.cutOff("n1", true)
-		assert.ErrorIs(t, <-c.result, fencing.ErrOwnHost)
+		w.cutOff("n2", true)
+		for began := time.Now(); len(w.pods("n2")) > 0; wait(w.ctx, poll) {
+			require.Less(t, time.Since(began), 30*time.Minute)
+			select {
+			case err := <-c.result:
+				assert.ErrorIs(t, err, fencing.ErrOwnHost)
+				c = start()
+			default:
+			}
+		}
+		c.stop()
 		w.untouched("n1")
-		other := w.start("b", func(c *fencing.Config) { c.OutsideCluster, c.Node = false, "n2" })
-		defer other.stop()
-		w.lose("n1")
-		w.ends("n1", v1alpha1.PhaseFinal)
 	})
 }
 

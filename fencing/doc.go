@@ -130,7 +130,9 @@
 // controller without the leadership then neither writes nor sends commands. The record tells the
 // next controller which command may still be under way. Two controllers at once cost time, and do
 // no other harm. The node of the controller itself is never fenced: Run ends with [ErrOwnHost], so
-// that another candidate can lead and fence it.
+// that another candidate can lead and fence it. If the node fails and is Ready, Run does not end
+// before it has run for twice Limits.Observation and Limits.CoolDown, so that an only replica still
+// fences others.
 //
 // Use separate clients without client-go's default limit of 5 requests per second: QPS -1, or some
 // hundreds.
