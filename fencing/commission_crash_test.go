@@ -229,6 +229,27 @@ var mutations = []mutation.Mutation{
 		Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.unproved(f.node, f.plan)",
 		New: "", Caught: "TestOnlyCommissionedNodesAreFenced",
 	},
+	{
+		Name: "a command without its Secret is no try", File: "execute.go", Old: "	unsent := err != nil\n",
+		New:    "	unsent := err != nil\n	if unsent {\n		return err\n	}\n",
+		Caught: "TestSecretThatIsDeletedDuringAFence",
+	},
+	{
+		Name: "a command waits for Secrets", File: "execute.go", Old: "context.WithTimeout(ctx, reachWithin)",
+		New: "context.WithTimeout(ctx, requestTimeout)", Caught: "TestSecretsThatAreSlowlyRefused",
+	},
+	{
+		Name: "who is held for its node keeps a place", File: "clusterstate.go", Old: `"NodeReady", "NoPowerDevice",`,
+		New: "", Caught: "TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot",
+	},
+	{
+		Name: "who may begin and does not keeps a place", File: "clusterstate.go", Old: "if !beginning(f) {",
+		New: "if fenceState(f) != policy.FenceQueued {", Caught: "TestFenceThatMayBeginAndDoesNotHasNoSlot",
+	},
+	{
+		Name: "the only replica leaves too soon", File: "controller.go", Old: "time.Since(r.began) >= 2*",
+		New: "time.Since(r.began) >= 0*", Caught: "TestOnlyReplicaOnAFailingNodeFencesOthers",
+	},
 }
 
 func TestSimulatedMutationsAreCaught(t *testing.T) {
