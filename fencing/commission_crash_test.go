@@ -172,7 +172,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "pods of a lost node are waited for", File: "execute.go",
-		Old: "err == nil && !pods.Done && !f.shownReady()",
+		Old: "err == nil && !f.shownReady()",
 		New: "false", Caught: "TestVolumesOfALostNodeComeLooseWithTheRelease",
 	},
 	{

@@ -8,6 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -150,17 +153,129 @@ func TestFenceThatIsPausedHasNoSlot(t *testing.T) {
 	})
 }
 
+// detachesVolumes configures a node so that volumes are detached from it in the isolation step. It
+// replaces what else is to be in its settings.
+func (w *world) detachesVolumes(node string, others ...string) {
+	data := map[string]string{"config.properties": strings.NewReplacer(append(others, "{{.NodeName}}", node,
+		"isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes")...).Replace(settings)}
+	for _, action := range []string{"off", "on"} {
+		data["fence-method-plug-"+action] = "template=fence-method-template-rack\nplug=" + node + "\naction=" + action +
+			"\n"
+	}
+	w.configure("fence-config-node-"+node, data)
+}
+
+// attach attaches a volume to a node.
+func (w *world) attach(name, node string) {
+	_, err := w.client.StorageV1().VolumeAttachments().Create(w.ctx, &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "san", NodeName: node},
+	}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+}
+
+func (w *world) attached(name string) bool {
+	_, err := w.client.StorageV1().VolumeAttachments().Get(w.ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		require.NoError(w.t, err)
+	}
+	return err == nil
+}
+
+// daemon creates a pod of a DaemonSet, with a claim.
+func (w *world) daemon(name, node string) {
+	_, err := w.client.CoreV1().Pods("ns").Create(w.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "logs", Controller: new(true),
+			}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Volumes: []corev1.Volume{{
+			Name:         "data",
+			VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}},
+		}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: time.Now()}},
+	}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+}
+
+// A node is cut off, and runs. What Evict leaves there, or cannot see any more, still writes.
+func TestVolumesStayWithALostNodeThatMayRun(t *testing.T) {
+	for name, pod := range map[string]func(w *world){
+		"a pod of a DaemonSet":          func(w *world) { w.daemon("logs-0", "n1") },
+		"one that was deleted by force": func(*world) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				breaches := w.referee()
+				w.detachesVolumes("n1", "power_wait=20s", "power_wait=5m")
+				pod(w)
+				w.attach("va", "n1")
+				a := w.start("a", nil)
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.cutOff("n1", true)
+				w.ends("n1", v1alpha1.PhaseIsolated)
+				wait(w.ctx, time.Minute)
+				assert.True(t, w.rack.On("n1"))
+				assert.True(t, w.attached("va"))
+				w.eventually(10*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
+				w.cutOff("n1", false)
+				w.ends("n1", v1alpha1.PhaseFinal)
+				assert.Empty(t, breaches())
+			})
+		})
+	}
+}
+
+// Volumes of a node that works are detached only if nothing there uses them.
+func TestVolumesOfAReadyNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		use   func(w *world)
+		stays bool
+	}{
+		"nothing uses them":      {func(*world) {}, false},
+		"pods of a DaemonSet do": {func(w *world) { w.daemon("logs-0", "n1") }, true},
+		"the kubelet has not unmounted one": {func(w *world) {
+			n := w.node("n1")
+			n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/san^1"}
+			_, err := w.client.CoreV1().Nodes().UpdateStatus(w.ctx, n, metav1.UpdateOptions{})
+			require.NoError(w.t, err)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.detachesVolumes("n1")
+				c.use(w)
+				w.attach("va", "n1")
+				r := &told{}
+				a := w.start("a", func(config *fencing.Config) {
+					config.Events = r
+					config.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+				})
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.setCondition("n1", "Corrupt", corev1.ConditionTrue)
+				if !c.stays {
+					w.ends("n1", v1alpha1.PhaseIsolated)
+					assert.False(t, w.attached("va"))
+					return
+				}
+				w.eventually(5*time.Minute, "it is said", func() bool { return r.count("Warning MethodFailed") > 0 })
+				wait(w.ctx, time.Minute)
+				assert.True(t, w.attached("va"))
+			})
+		})
+	}
+}
+
 // The seed's example detaches volumes in the isolation step. No kubelet ends the pods of a lost
 // node, so that nothing can be detached before its machine has lost its power.
 func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()
-		data := map[string]string{"config.properties": strings.NewReplacer("{{.NodeName}}", "n1",
-			"isolation=mark-unschedulable", "isolation=mark-unschedulable detach-volumes").Replace(settings)}
-		for _, action := range []string{"off", "on"} {
-			data["fence-method-plug-"+action] = "template=fence-method-template-rack\nplug=n1\naction=" + action + "\n"
-		}
-		w.configure("fence-config-node-n1", data)
+		w.detachesVolumes("n1")
 		w.proxy = func(r *http.Request) *http.Response {
 			if !strings.HasSuffix(r.URL.Path, "/eviction") {
 				return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -367,16 +368,21 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 			cluster.Options{Budget: f.budget, OnPod: f.evicted},
 			cluster.Progress{},
 		)
-		if err == nil && !pods.Done && !f.shownReady() {
-			// no kubelet ends them: the release frees pods and volumes when the machine has no
-			// power
+		if err == nil && !f.shownReady() {
+			// The machine may run, with pods that were not evicted or are not listed any more. The
+			// release frees pods and volumes when it has no power.
 			return nil
 		}
 		if err == nil && !pods.Done {
 			err = fmt.Errorf("%w: %d pods", errPodsLeft, len(pods.Left))
 		}
 		if err == nil {
-			_, err = node.DetachVolumes(ctx, f.requireNodeFailing, nil)
+			err = requireVolumesUnused(ctx, node)
+		}
+		if err == nil {
+			_, err = node.DetachVolumes(ctx, func(ctx context.Context) error {
+				return f.requireVolumesFree(ctx, node)
+			}, nil)
 		}
 		return err
 	case statemachine.Commission:
@@ -423,6 +429,27 @@ func (f *fence) requireNodeFailing(ctx context.Context) error {
 		return errors.New("the node works again")
 	}
 	return nil
+}
+
+// requireVolumesFree returns an error unless the node fails, is Ready nevertheless, and nothing on it
+// uses volumes.
+func (f *fence) requireVolumesFree(ctx context.Context, node *cluster.Node) error {
+	if err := f.requireNodeFailing(ctx); err != nil {
+		return err
+	}
+	if !f.shownReady() {
+		return errors.New("the node is not Ready: its machine may run what uses the volumes")
+	}
+	return requireVolumesUnused(ctx, node)
+}
+
+// requireVolumesUnused returns an error if something on a working node still uses volumes.
+func requireVolumesUnused(ctx context.Context, node *cluster.Node) error {
+	users, err := node.VolumesInUse(ctx)
+	if err == nil && len(users) > 0 {
+		err = fmt.Errorf("%w: %s", errPodsLeft, strings.Join(users, ", "))
+	}
+	return err
 }
 
 // shownReady reports whether the node was last seen Ready.

@@ -553,12 +553,12 @@ func answer(code int, contentType, body string) *http.Response {
 	}
 }
 
-// referee sees that no pod is deleted whose machine runs.
+// referee sees that no pod and no VolumeAttachment is deleted whose machine runs.
 func (w *world) referee() (breaches func() []string) {
 	var mu sync.Mutex
 	var all []string
 	w.observe(func(c apisim.Change) {
-		if c.After != nil || c.Before.GetKind() != "Pod" {
+		if c.After != nil || c.Before.GetKind() != "Pod" && c.Before.GetKind() != "VolumeAttachment" {
 			return
 		}
 		node, _, _ := unstructured.NestedString(c.Before.Content(), "spec", "nodeName")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +53,28 @@ func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage)
 		}
 	}
 	return len(attachments), errors.Join(errs...)
+}
+
+// VolumesInUse names what may still use volumes on a working node after Evict is done: pods with
+// claims, such as those of DaemonSets, and volumes that the kubelet reports in use, as it does from
+// before it mounts them until it has unmounted them. If the node is gone, the error is ErrNodeGone.
+func (n *Node) VolumesInUse(ctx context.Context) ([]string, error) {
+	node, err := n.get(ctx)
+	if err != nil {
+		return nil, n.wrap("read it", err)
+	}
+	pods, err := n.pods(ctx, nil, func(pod *corev1.Pod) bool {
+		return !isOver(pod) &&
+			slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return claim(pod, &v) != "" })
+	})
+	if err != nil {
+		return nil, err
+	}
+	users := names(pods)
+	for _, volume := range node.Status.VolumesInUse {
+		users = append(users, string(volume))
+	}
+	return users, nil
 }
 
 // attachments lists the VolumeAttachments of the node, or those of a storage.

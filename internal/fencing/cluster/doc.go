@@ -70,7 +70,7 @@
 //	nodes                                       get            all but Evict and DetachVolumes
 //	nodes                                       patch          for the taints and the cordon
 //	nodes                                       delete         only Delete
-//	pods                                        list           DeletePods, Left, Evict
+//	pods                                        list           DeletePods, Left, Evict, VolumesInUse
 //	pods                                        get, delete    only DeletePods
 //	pods/status                                 patch          only DeletePods
 //	pods/eviction                               create         only Evict

@@ -95,6 +95,11 @@
 // fence-method-<name> of the ConfigMap. All of them are checked, including those in no step. Names
 // are compared as keys are.
 //
+// detach-volumes evicts the pods of the node, and then deletes its VolumeAttachments. It fails while
+// evicted pods have not ended, pods of DaemonSets have claims, or the kubelet reports volumes in
+// use. On a node that is not Ready it detaches nothing, as the machine may still write: the release
+// does.
+//
 // Isolation has one level. All of its methods must succeed, except those with must_success=no;
 // power management follows. Isolation switches nothing on, and recovery switches on what it has
 // switched off. Recovery switches nothing off. A level of power management must cut all feeds of
