@@ -90,7 +90,11 @@
 //   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
 //     404 (TestPageOfAProxyMakesNothingGone).
 //   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
-//     given up reports which plugs are off.
+//     given up reports which plugs are off. The API server may take almost a second for an answer;
+//     if it takes longer, nothing is released, and the record says so (TestSlowAPIServer,
+//     TestAPIServerThatIsTooSlowToReleaseAnything).
+//   - The method detach-volumes takes no volume from a node that is not Ready, nor from one that
+//     still uses volumes (TestVolumesStayWithALostNodeThatMayRun, TestVolumesOfAReadyNode).
 //   - Annotations of an admin on the NodeFence take precedence; see package v1alpha1
 //     (TestAdminStopsFenceThatHasCutPower, TestConfigMapPausesEverything, TestAdminConfirms).
 //

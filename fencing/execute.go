@@ -307,7 +307,9 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 func (f *fence) cluster() (*cluster.Node, error) {
 	return cluster.New(
 		f.kube,
-		cluster.Config{Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident},
+		cluster.Config{
+			Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident, Seen: f.seen,
+		},
 	)
 }
 

@@ -45,8 +45,10 @@ type fence struct {
 	memory    statemachine.Memory
 	plan      nodeconfig.Plan // of the last decision
 	progress  cluster.Progress
-	said      string // the last error that was logged
-	alarmed   string // what it was last reported to wait for
+	seen      *corev1.Node // as it was last read
+	renewals  int          // of proofs since one was last used
+	said      string       // the last error that was logged
+	alarmed   string       // what it was last reported to wait for
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
 }
@@ -99,8 +101,22 @@ func (f *fence) step(ctx context.Context) error {
 		return err
 	}
 	step := f.gate(ctx, in, statemachine.Transition(in))
-	return f.execute(ctx, step)
+	err = f.execute(ctx, step)
+	switch step.(type) {
+	case statemachine.Look, statemachine.Read:
+		if err == nil {
+			f.renewals++
+		}
+	case statemachine.Call, statemachine.Release: // which may have been too late
+	default:
+		f.renewals = 0
+	}
+	return err
 }
+
+// manyRenewals is the number of looks and readings without a use after which the record says so.
+// Five in a row are usual.
+const manyRenewals = 12
 
 // read reads the record. If there is none and the node fails, read creates one, which starts a
 // fence.
@@ -149,7 +165,9 @@ func (f *fence) wrote(record *v1alpha1.NodeFence) {
 
 // input returns the input of the next decision.
 func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
-	in := statemachine.Input{Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node)}
+	in := statemachine.Input{
+		Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node), Overdue: f.renewals >= manyRenewals,
+	}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
 	if ctx.Err() != nil {
@@ -362,6 +380,7 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	if err := cmp.Or(err, failed); err != nil {
 		return statemachine.Node{}, err
 	}
+	f.seen = n
 	f.state.nodes.Node(n, time.Now())
 	node := found(n, renewal, f.state.failing(n, f.record))
 	node.Leaving = n.DeletionTimestamp != nil || f.state.leaving(n)

@@ -28,6 +28,7 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 		if step.Late(f.clock.Now()) {
 			return errProofOld
 		}
+		f.renewals = 0
 		return f.requireLeader(ctx)
 	}
 	switch step.Part {
@@ -50,6 +51,7 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 		}
 		return err
 	}
+	f.renewals = 0
 	outcome.Ended = f.clock.Now()
 	f.memory = f.memory.After(&before, step, outcome)
 	if outcome.Left && f.progress.After > 0 {

@@ -1,14 +1,17 @@
 package fencing_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
@@ -39,16 +42,59 @@ func TestNoWaitIsNotTheDefault(t *testing.T) {
 	})
 }
 
-// What proves that a node has failed is good for a second: that has to be enough to look at it,
-// however long the API server takes for an answer within reason.
+// What proves that a node has failed is good for a second: that has to be enough to look at it, and
+// for one request, however long the API server takes for an answer within reason.
 func TestSlowAPIServer(t *testing.T) {
+	for _, latency := range []time.Duration{120 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond} {
+		t.Run(latency.String(), func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				breaches := w.referee()
+				for i := range 5 {
+					w.pod(fmt.Sprintf("db-%d", i), "n1")
+				}
+				r := &told{}
+				c := w.start("a", func(c *fencing.Config) { c.Events = r },
+					func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: latency}) })
+				defer c.stop()
+				wait(w.ctx, settled)
+				w.lose("n1")
+				took := w.eventually(time.Minute, "the pods are released",
+					func() bool { return len(w.pods("n1")) == 0 })
+				t.Logf("released after %v", took)
+				w.ends("n1", v1alpha1.PhaseFinal)
+				w.requireFencedOnce("n1")
+				assert.Zero(t, r.count("Warning ProofTooOld"))
+				assert.Empty(t, breaches())
+			})
+		})
+	}
+}
+
+// If it takes longer, no proof is in time. The record says so, and the release goes on when the API
+// server is quick again.
+func TestAPIServerThatIsTooSlowToReleaseAnything(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
 		w.pod("db-0", "n1")
-		c := w.start("a", nil, func(c *apisim.Client) { c.Inject(apisim.Faults{Latency: 120 * time.Millisecond}) })
+		r := &told{}
+		c := w.start("a", func(c *fencing.Config) { c.Events = r })
 		defer c.stop()
 		wait(w.ctx, settled)
-		w.lose("n1")
+		w.cutOff("n1", true)
+		w.ends("n1", v1alpha1.PhaseIsolated)
+		c.client.Inject(apisim.Faults{Latency: 600 * time.Millisecond})
+		w.eventually(5*time.Minute, "n1 is off", func() bool { return !w.rack.On("n1") })
+		w.cutOff("n1", false)
+		w.eventually(5*time.Minute, "it is said", func() bool { return r.count("Warning ProofTooOld") > 0 })
+		wait(w.ctx, 5*time.Minute)
+		assert.Equal(t, []string{"db-0"}, w.pods("n1"))
+		assert.Equal(t, "ProofTooOld", w.fence("n1").Status.Hold.Reason)
+		assert.Equal(t, 1, r.count("Warning ProofTooOld"), "once")
+		c.client.Inject(apisim.Faults{})
+		w.eventually(30*time.Second, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
+		assert.Nil(t, w.fence("n1").Status.Hold)
+		assert.Empty(t, breaches())
 	})
 }

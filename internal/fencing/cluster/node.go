@@ -27,7 +27,7 @@ var (
 	ErrContended = errors.New("cluster: others change the node all the time")
 )
 
-// Config identifies the node. All fields are required.
+// Config identifies the node. All fields but Seen are required.
 type Config struct {
 	// Name of the node.
 	Name string
@@ -35,6 +35,9 @@ type Config struct {
 	UID types.UID
 	// Incident is the number of the fence's incident, from 1. It is the value of our taints.
 	Incident int64
+	// Seen is a version of the node that the caller has read. A change starts from it, so that its
+	// proof is not older by another request. Nil: each change reads the node.
+	Seen *corev1.Node
 }
 
 func (c Config) validate() error {
@@ -125,15 +128,13 @@ const (
 func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) []operation) (*corev1.Node, error) {
 	pause := wait.Backoff{Duration: editPause, Factor: 1.5, Jitter: 1, Steps: editTries}
 	var last error
+	seen := n.config.Seen
 	for range editTries {
-		node, err := n.get(ctx)
-		if err != nil {
-			return nil, err
+		node, operations, err := n.plan(ctx, seen, change)
+		if err != nil || len(operations) == 0 {
+			return node, err
 		}
-		operations := change(node)
-		if len(operations) == 0 {
-			return node, nil
-		}
+		seen = nil
 		tests := []operation{{"test", "/metadata/uid", node.UID}}
 		if node.ResourceVersion != "" { // a fake clientset has none
 			tests = append(tests, operation{"test", "/metadata/resourceVersion", node.ResourceVersion})
@@ -163,6 +164,25 @@ func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) 
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", ErrContended, last)
+}
+
+// plan returns the operations of a change, and the version that they are for. They are for the one
+// that was seen if it needs any: if it is old, they fail. That it needs none proves nothing.
+func (n *Node) plan(
+	ctx context.Context,
+	seen *corev1.Node,
+	change func(*corev1.Node) []operation,
+) (*corev1.Node, []operation, error) {
+	if seen != nil && seen.UID == n.config.UID && seen.ResourceVersion != "" {
+		if operations := change(seen); len(operations) > 0 {
+			return seen, operations, nil
+		}
+	}
+	node, err := n.get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return node, change(node), nil
 }
 
 // wrap adds the node and the attempted action to an error.

@@ -145,7 +145,7 @@ func (n *Node) wrapPod(what string, pod *corev1.Pod, err error) error {
 var errPodGone = errors.New("the pod is gone")
 
 // release removes a pod whose machine is off. It reports whether this call has ended it: the
-// controllers of pods delete failed pods too.
+// controllers of pods delete failed pods too. It records in the pod how far it has come.
 func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended bool, err error) {
 	if ended, err = n.fail(ctx, prove, pod); err == nil {
 		err = act(ctx, prove, func(ctx context.Context) error {
@@ -190,10 +190,13 @@ func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed b
 		if getErr != nil {
 			return false, getErr
 		}
-		pod = fresh
+		*pod = *fresh
 	}
-	err = n.gone(ctx, pod, err)
-	return err == nil, err
+	if err = n.gone(ctx, pod, err); err != nil {
+		return false, err
+	}
+	pod.Status.Phase = corev1.PodFailed
+	return true, nil
 }
 
 // failed returns the patch that makes this version of the pod fail.

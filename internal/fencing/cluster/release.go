@@ -18,6 +18,8 @@ const (
 	again = time.Second
 	// refusedFor is how long a deletion that the API server refuses is repeated.
 	refusedFor = time.Minute
+	// listLasts is how long the pods of a list are released before they are listed again.
+	listLasts = 10 * time.Second
 )
 
 // Options of a release or an eviction. The zero value is valid.
@@ -47,11 +49,17 @@ type Progress struct {
 	After time.Duration
 
 	refused map[types.UID]time.Time // when each pod was first refused
+	pods    []corev1.Pod            // of the last list, those that are still to be released
+	listed  time.Time               // when they were listed
 }
 
 // DeletePods does a part of the release of the node's pods. It does not wait. Call it again after
 // Progress.After, with the returned Progress, until that is Done: a consistent list has then shown
 // that nothing is left to do for any pod.
+//
+// A call that continues within seconds lists nothing, so that its proof is not older by what a list
+// takes. Otherwise an API server that answers slowly would let no proof be in time. An old list does
+// no harm: pods are deleted by their UIDs.
 //
 // The proof must be that the machine has no power or, with a Storage, that it is cut off from it.
 // Each pod is set to Failed with the condition DisruptionTarget, and then deleted at once by its
@@ -62,8 +70,8 @@ type Progress struct {
 //
 // A pod that the API server refuses to delete, for example because of a webhook, does not stop the
 // others: the errors are returned together, and the deletion is repeated for a minute. Then the
-// release is done without it. Any other error ends the call. If the node is gone, the error is
-// ErrNodeGone: pods of a new node of this name belong to another machine.
+// release is done without it. Any other error ends the call. If the node is gone when the pods are
+// listed, the error is ErrNodeGone: pods of a new node of this name belong to another machine.
 func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof
@@ -72,6 +80,11 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 		return progress, err
 	}
 	progress.After = again // if anything fails or is left
+	now := time.Now()
+	if len(progress.pods) > 0 && now.Sub(progress.listed) < listLasts {
+		return n.releaseAll(ctx, prove, options, progress)
+	}
+	progress.pods = nil
 	if _, err := n.get(ctx); err != nil {
 		return progress, n.wrap("read it", err)
 	}
@@ -90,36 +103,36 @@ func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, pro
 		left,
 		func(a, b corev1.Pod) int { return progress.refused[a.UID].Compare(progress.refused[b.UID]) },
 	)
-	return n.releaseAll(ctx, prove, left, options, progress)
+	progress.pods, progress.listed = left, now
+	return n.releaseAll(ctx, prove, options, progress)
 }
 
-// releaseAll releases as many pods as may go now.
-func (n *Node) releaseAll(
-	ctx context.Context,
-	prove Proof,
-	pods []corev1.Pod,
-	options Options,
-	progress Progress,
-) (Progress, error) {
-	granted := grant(options, len(pods))
+// releaseAll releases as many of the listed pods as may go now.
+func (n *Node) releaseAll(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
+	progress.pods = slices.Clone(progress.pods) // they are changed, and the caller may keep the old progress
 	var errs []error
-	for i := range pods[:granted] {
-		ended, err := n.release(ctx, prove, &pods[i])
+	for range grant(options, len(progress.pods)) {
+		pod := &progress.pods[0]
+		ended, err := n.release(ctx, prove, pod)
 		if err != nil {
 			errs = append(errs, err)
 			if !isRefusal(err) {
 				return progress, errors.Join(errs...)
 			}
-			progress = progress.refuse(&pods[i])
+			progress = progress.refuse(pod)
 		}
 		if ended {
 			progress.Pods.Deleted++
 			if options.OnPod != nil {
-				options.OnPod(&pods[i])
+				options.OnPod(pod)
 			}
 		}
+		progress.pods = progress.pods[1:]
 	}
-	if granted == len(pods) && len(errs) == 0 {
+	switch {
+	case len(errs) > 0:
+		progress.pods = nil // the next list has the refused ones last
+	case len(progress.pods) == 0:
 		progress.After = 0
 	}
 	return progress, errors.Join(errs...)

@@ -259,3 +259,85 @@ func TestProofIsAskedForEachPod(t *testing.T) {
 	require.ErrorIs(t, err, cluster.ErrNotProved)
 	assert.Equal(t, []string{"b"}, w.podNames(t))
 }
+
+// The API server takes so long that a proof is in time for one request only, and for none if the
+// pods are listed first.
+func TestEachProofIsForOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, worker(), pod("a", config.Name), pod("b", config.Name))
+		lists := 0
+		w.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lists++
+			return false, nil, nil
+		})
+		var progress cluster.Progress
+		var gone []string
+		for calls := 0; !progress.Done; calls++ {
+			require.Less(t, calls, 8)
+			left := 1
+			if lists == 0 {
+				left = 0
+			}
+			var err error
+			progress, err = w.DeletePods(t.Context(), func(context.Context) error {
+				if left--; left < 0 {
+					return errors.New("it is too old")
+				}
+				return nil
+			}, cluster.Options{OnPod: func(pod *corev1.Pod) { gone = append(gone, pod.Name) }}, progress)
+			if err != nil {
+				require.ErrorIs(t, err, cluster.ErrNotProved)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, 2, lists, "the last one shows that nothing is left")
+		assert.Equal(t, []string{"a", "b"}, gone)
+		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 2}, progress.Pods)
+		assert.Equal(t, []string{"patch pods/status", "delete pods", "patch pods/status", "delete pods"}, w.writes())
+	})
+}
+
+// An old list may be short of pods.
+func TestPodsAreListedAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, worker(), pod("a", config.Name))
+		late := func(context.Context) error { return errors.New("it is too old") }
+		progress, err := w.DeletePods(t.Context(), late, cluster.Options{}, cluster.Progress{})
+		require.ErrorIs(t, err, cluster.ErrNotProved)
+		require.NoError(t, w.client.Tracker().Add(pod("b", config.Name)))
+		time.Sleep(10 * time.Second)
+		_, err = w.DeletePods(t.Context(), proved, cluster.Options{}, progress)
+		require.NoError(t, err)
+		assert.Empty(t, w.podNames(t))
+	})
+}
+
+// A change of a node that the caller has just read costs one request.
+func TestChangeOfANodeThatWasSeen(t *testing.T) {
+	t.Parallel()
+	seen := worker()
+	seen.ResourceVersion = "7"
+	w := newWorld(t, seen)
+	with := config
+	with.Seen = seen
+	node, err := cluster.New(w.client, with)
+	require.NoError(t, err)
+	owner, err := node.TaintOutOfService(t.Context(), proved)
+	require.NoError(t, err)
+	assert.Equal(t, incident.TaintOurs, owner)
+	require.Len(t, w.client.Actions(), 1)
+	assert.Len(t, w.node(t).Spec.Taints, 1)
+
+	owner, err = node.UntaintOutOfService(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, incident.TaintNone, owner, "the taint was not seen")
+	assert.Empty(t, w.node(t).Spec.Taints)
+
+	conflicts := 1
+	w.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(corev1.Resource("nodes"), config.Name, errors.New("old"))
+	})
+	require.NoError(t, node.MarkUnschedulable(t.Context(), proved))
+	assert.Len(t, w.node(t).Spec.Taints, 1)
+}

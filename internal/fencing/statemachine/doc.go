@@ -101,12 +101,13 @@
 //
 // The machine is off (Verified) when all feeds of a level were read off twice in one pass, and the
 // node was then read and is not Ready. Each part of the release repeats both. Neither may be older
-// than 1 s when something is removed from the node. First the pods are listed and deleted by UID,
-// until none is left. A quarter of a second later the node gets the taint
-// node.kubernetes.io/out-of-service, which detaches its volumes, even if nothing seems to be
-// attached. The taint stays until the volumes are detached, and is removed before the machine is
-// switched on, because Kubernetes also detaches volumes from a working node with this taint. Only
-// then is the machine switched on. There is no reboot command, as it would do both at once.
+// than 1 s when something is removed from the node. If they are again and again, the record says so
+// (ProofTooOld), and the fence goes on. First the pods are listed and deleted by UID, until none is
+// left. A quarter of a second later the node gets the taint node.kubernetes.io/out-of-service, which
+// detaches its volumes, even if nothing seems to be attached. The taint stays until the volumes are
+// detached, and is removed before the machine is switched on, because Kubernetes also detaches
+// volumes from a working node with this taint. Only then is the machine switched on. There is no
+// reboot command, as it would do both at once.
 //
 // The taint never comes before the pods are gone. With it, Kubernetes deletes the pods that it
 // believes to be on the node by name. A pod of a StatefulSet that was just deleted already has a

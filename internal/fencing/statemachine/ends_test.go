@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
@@ -150,4 +151,25 @@ func TestHoldIsCurrent(t *testing.T) {
 		r.rest(5 * time.Second)
 	}
 	assert.LessOrEqual(t, held()-2, 1+int((r.elapsed()-began)/time.Minute))
+}
+
+// A process whose proofs are too old before they can be used says so once, and goes on.
+func TestOverdueProofsAreSaidOnce(t *testing.T) {
+	r := newRig(t, bmc())
+	r.until(statemachine.Verified)
+	in := statemachine.Input{Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now, Overdue: true}
+	write, ok := statemachine.Transition(in).(statemachine.Write)
+	require.True(t, ok)
+	assert.Equal(t, statemachine.Held, write.Reason)
+	assert.Equal(t, "ProofTooOld", write.Status.Hold.Reason)
+	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)
+	r.fence.Status = write.Status
+	assert.NotEqual(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
+	r.until(statemachine.WorkloadsFreed)
+	assert.Nil(t, r.status().Hold)
+}
+
+func reasonOf(step statemachine.Step) statemachine.Reason {
+	write, _ := step.(statemachine.Write)
+	return write.Reason
 }
