@@ -12,13 +12,14 @@
 //
 // # Operation
 //
-// The Job of a command has the command's ID as its name: fence-<node's UID>-<incident>-<operation>.
-// The record lists it in status.jobs. The controller creates the Job and a Secret that the Job owns
-// and its pod waits for. The Secret has the request, with the agent's parameters. The pod reads it,
-// executes it, and answers with its termination message, which the controller reads from the pod's
-// status. The Secret is deleted when the call ends. The Job of a command is kept for KeepFor. Jobs
-// of readings and of metadata have random names, and are deleted at once. While a Job runs, the
-// controller sends two requests each Poll, by name and by label. There are no watches.
+// The Job of a command has the command's ID as its name: fence-<UID>-<incident>-<operation>, with the
+// begin of the UID of the NodeFence. The record lists it in status.jobs. The controller creates the
+// Job and a Secret that the Job owns and its pod waits for. The Secret has the request, with the
+// agent's parameters. The pod reads it, executes it, and answers with its termination message, which
+// the controller reads from the pod's status. The Secret is deleted when the call ends. The Job of a
+// command is kept for KeepFor. Jobs of readings and of metadata have random names, and are deleted
+// at once. While a Job runs, the controller sends two requests each Poll, by name and by label.
+// There are no watches.
 //
 // A request has a window. The command must be sent before the window closes, StartWithin after the
 // start of the call. All processes must be dead when the window ends, ClockSkew before the end of

@@ -82,8 +82,8 @@
 // 10 s old when the command is recorded; otherwise it is repeated.
 //
 // A device that cannot be read is not commanded if there is another level. Otherwise a command is
-// recorded (OffIntent) before it is sent, with an ID from the node, the incident and a count. The
-// node is read in between, and the command starts within 2 s of that reading. The effect of a
+// recorded (OffIntent) before it is sent, with an ID from the record's UID, the incident and a count.
+// The node is read in between, and the command starts within 2 s of that reading. The effect of a
 // command is read from the device, never from the answer to the command:
 //
 //   - If the device reads off twice, it is off (OffSeen). It is not switched off again in this

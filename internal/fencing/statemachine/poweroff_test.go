@@ -266,3 +266,16 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 		assertCondition(t, r, v1alpha1.ConditionPoweredOff, "Unknown")
 	})
 }
+
+// The record of a node was deleted, and there is another one: incidents and operations are counted
+// from 1 again. Jobs have the IDs of operations as their names, and outlive the record.
+func TestOperationsOfTwoRecordsOfANodeHaveOtherIDs(t *testing.T) {
+	first, second := newRig(t, bmc()), newRig(t, bmc())
+	second.fence.UID = "decaf000-1234-5678"
+	for _, r := range []*rig{first, second} {
+		r.until(statemachine.OffIntent)
+	}
+	assert.Equal(t, first.status().NodeUID, second.status().NodeUID)
+	assert.Equal(t, []string{"fence-c0ffee0012-1-1"}, first.status().Jobs)
+	assert.Equal(t, []string{"fence-decaf00012-1-1"}, second.status().Jobs)
+}

@@ -76,8 +76,10 @@ func newRig(t *testing.T, plan statemachine.Plan) *rig {
 	r := &rig{
 		t: t, plan: plan, now: clock.Reading{Wall: epoch, Monotonic: time.Hour}, looks: 10 * time.Millisecond,
 		boots: true,
-		fence: &v1alpha1.NodeFence{ObjectMeta: metav1.ObjectMeta{Name: "node-fence-n"}, Node: "n"},
-		node:  statemachine.Node{UID: "c0ffee00-1234-5678", Failing: true, BootID: "boot 1", Renewal: "0"},
+		fence: &v1alpha1.NodeFence{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-fence-n", UID: "c0ffee00-1234-5678"}, Node: "n",
+		},
+		node:  statemachine.Node{UID: "node's uid", Failing: true, BootID: "boot 1", Renewal: "0"},
 		plugs: map[string]*plug{}, failing: map[string]int{},
 	}
 	for _, level := range plan.Levels {

@@ -308,9 +308,11 @@ func (t transition) resolved() Step {
 	return t.hold("NotConfigured", t.Plan.Unresolved, 0)
 }
 
-// operation returns the next operation. Jobs of the controller have its ID as their name.
+// operation returns the next operation. Jobs of the controller have its ID as their name. It has the
+// UID of the record, as incidents and operations are counted from 1 again in the next record of the
+// node: the Job of another operation must not be taken for its own.
 func (t transition) operation(action agent.Action, d Device) incident.Op {
-	uid := strings.ReplaceAll(string(t.s.NodeUID), "-", "")
+	uid := strings.ReplaceAll(string(t.Fence.UID), "-", "")
 	seq := t.s.Operations + 1
 	return incident.Op{
 		ID:     fmt.Sprintf("fence-%s-%d-%d", uid[:min(10, len(uid))], t.s.Incident, seq),
