@@ -24,10 +24,10 @@ func (t transition) givenUp() Step {
 	}
 	off, unknown := off(t.s)
 	powered := len(off) == 0 && len(unknown) == 0
-	if powered && !stopped(t.s.Abort) && t.s.Abort != incident.AbortNodeGone && t.back(n) {
+	if powered && !stopped(t.s.Abort) && t.back(n) {
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
-	if t.back(n) && !stopped(t.s.Abort) && t.s.Abort != incident.AbortNodeGone {
+	if t.back(n) && !stopped(t.s.Abort) {
 		if step := t.reportDevicesOn(); step != nil {
 			return step
 		}

@@ -123,6 +123,33 @@ func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
 	assert.Contains(t, r.methods, statemachine.MarkSchedulable)
 }
 
+// An autoscaler marks a node in the middle of its fence, changes its mind, and the node works: it gets
+// rid of the taint. If its plug was left off, that is when a human has switched it on.
+func TestNodeThatIsNotRemovedAfterAllIsRecovered(t *testing.T) {
+	for name, begin := range map[string]func(*rig){
+		"nothing was switched": func(r *rig) { r.phase(v1alpha1.PhaseIsolated) },
+		"its plug was":         func(r *rig) { r.until(statemachine.AllOff) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, bmc())
+			r.boots = false
+			begin(r)
+			offs := len(r.plugs["bmc"].commands)
+			r.node.Leaving = true
+			r.phase(v1alpha1.PhaseGivenUp)
+			r.rest(10 * time.Minute)
+			r.node.Leaving = false
+			r.plugs["bmc"].on = true
+			r.back()
+			r.rest(3 * time.Minute)
+			assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
+			assert.Contains(t, r.methods, statemachine.MarkSchedulable)
+			assert.False(t, r.status().Taints.Fence)
+			assert.Len(t, r.plugs["bmc"].commands, offs)
+		})
+	}
+}
+
 func TestHoldIsCurrent(t *testing.T) {
 	r := newRig(t, bmc())
 	held := func() (writes int) {
