@@ -46,7 +46,7 @@ type Config struct {
 	// such as AWS_REGION or REQUESTS_CA_BUNDLE. Do not put secrets into it: other processes of the
 	// machine can read it.
 	Environment []string
-	// Timeout of readings, and of commands without one. Default: 30 s.
+	// Timeout of readings whose context has no deadline, and of commands without one. Default: 30 s.
 	Timeout time.Duration
 	// Logger gets an entry at level Debug for each run of a program. Nil: no logs.
 	Logger *zap.Logger
@@ -150,7 +150,7 @@ func (a *Agents) Check(ctx context.Context, target agent.Target) error {
 
 // Power reads the target's plug once.
 func (a *Agents) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
-	outcome, err := a.ask(ctx, target, actionStatus, a.config.Timeout)
+	outcome, err := a.ask(ctx, target, actionStatus, a.config.left(ctx))
 	if err != nil {
 		return agent.PowerUnknown, err
 	}
@@ -159,6 +159,14 @@ func (a *Agents) Power(ctx context.Context, target agent.Target) (agent.Power, e
 		return agent.PowerUnknown, failure(target, actionStatus, err, outcome)
 	}
 	return power, nil
+}
+
+// left returns how long a reading may take.
+func (c Config) left(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
+	}
+	return c.Timeout
 }
 
 // Switch sends one command. Some agents repeat an on that shows no effect; none repeats an off. It

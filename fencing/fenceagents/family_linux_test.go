@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
@@ -35,6 +36,24 @@ func TestTimeoutKillsAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The deadline of a caller is the time of a reading, also if it is later than Timeout.
+func TestReadingHasTheTimeOfItsContext(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	config := configFor(f.directory)
+	config.Timeout = time.Nanosecond
+	agents, err := fenceagents.New(config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	read := target(map[string]string{"plug": "1", "says": "Status: ON"})
+	power, err := agents.Power(ctx, read)
+	assert.NoError(t, err)
+	assert.Equal(t, agent.PowerOn, power)
+	_, err = agents.Power(t.Context(), read)
+	assert.ErrorContains(t, err, "it had 1ns")
 }
 
 func TestEndOfTheContextKillsAll(t *testing.T) {

@@ -52,11 +52,9 @@ func (a *Agents) metadata(ctx context.Context, name string) (agent.Metadata, err
 }
 
 func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, error) {
-	ctx, cancel := context.WithTimeoutCause(
-		ctx,
-		a.config.Timeout,
-		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, a.config.Timeout),
-	)
+	timeout := a.config.left(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
+		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
 	defer cancel()
 	outcome, err := a.run(ctx, name, []byte("action=metadata\n"))
 	switch {

@@ -55,8 +55,9 @@ type Config struct {
 	// on it; see the package documentation. A call must have more than twice this time. Default:
 	// 5 s.
 	ClockSkew time.Duration
-	// Timeout of readings, and of commands without one. fencing.Config.CommandTimeout should be at
-	// least this long. Default: 30 s.
+	// Timeout of readings whose context has no deadline, and of commands without one. Those of
+	// package fencing have one: fencing.Config.CommandTimeout, or command_timeout of a template.
+	// Default: 30 s.
 	Timeout time.Duration
 	// Poll is the interval at which a running Job is read, with two requests. Default: 250 ms.
 	Poll time.Duration

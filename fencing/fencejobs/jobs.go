@@ -116,7 +116,10 @@ func (j *Jobs) reading(
 	// A unique name, so that an old answer is never taken for a new one.
 	r := newRequest(prefix+strings.ToLower(rand.Text()[:16]), a, target, window{})
 	var err error
-	timeout := left(ctx, now, j.config.Timeout)
+	timeout := j.config.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = left(ctx, now, deadline.Sub(now))
+	}
 	if r.Window, err = open(now, timeout, timeout, j.config); err != nil {
 		return r, err
 	}

@@ -413,6 +413,22 @@ func TestReadingsAreFresh(t *testing.T) {
 	})
 }
 
+// The deadline of a caller is the time of a reading, also if it is later than Timeout.
+func TestReadingHasTheTimeOfItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		c.rack.Break(victim, fencingtest.Fault{Slow: 40 * time.Second})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		power, err := c.new().Power(ctx, target())
+		require.NoError(t, err)
+		assert.Equal(t, agent.PowerOn, power)
+		began := time.Now()
+		_, err = c.new().Power(t.Context(), target())
+		require.ErrorContains(t, err, "has not ended")
+		assert.LessOrEqual(t, time.Since(began), 30*time.Second)
+	})
+}
+
 // An answer that is young enough, but found when the call's time is over.
 func TestAnswerAfterTheCall(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *cluster) {
