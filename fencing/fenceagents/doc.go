@@ -45,6 +45,7 @@
 //   - Values of parameters are not in arguments, in the environment or in logs. Errors contain the
 //     standard error of a program, shortened and without anything that may be secret
 //     (TestSecretsAreNowhereElse, TestSecretsAreScrubbedWhereverOutputIsCut,
+//     TestSecretsOfAnyTypeAreHidden,
 //     lab:TestSecretsAreNotInProcesses).
 //
 // # Not guaranteed

@@ -23,6 +23,12 @@ var harmless = []string{
 	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
 }
 
+// plainTypes are types whose values are no secrets, unless the name of their parameter says
+// otherwise. Any other type, or none, may be that of a password.
+var plainTypes = []agent.ParameterType{
+	agent.TypeBoolean, agent.TypeInteger, agent.TypeSecond, agent.TypeSelect,
+}
+
 // short values are numbers and abbreviations, unless the name of their parameter says otherwise.
 // Hiding them would leave little to read.
 const short = 4
@@ -86,8 +92,8 @@ func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
-		if value == "" || slices.Contains(harmless, normal(name)) || found && parameter.Type != agent.TypeString ||
-			len(value) < short && !secretive(name) {
+		plain := found && slices.Contains(plainTypes, parameter.Type) || len(value) < short
+		if value == "" || slices.Contains(harmless, normal(name)) || plain && !secretive(name) {
 			continue
 		}
 		guises = append(

@@ -65,6 +65,28 @@ func TestShortValuesAreHiddenIfTheyAreSecrets(t *testing.T) {
 	assert.Equal(t, "[hidden] does not [hidden] 3, [hidden] or 4.5, nor with worker-1", got)
 }
 
+// Some agents give a password no type, one of their own, or that of a number.
+func TestSecretsOfAnyTypeAreHidden(t *testing.T) {
+	written := tail{kept: []byte("login with hunter2, 31415926 and open-sesame fails after 1000 s, onoff, true\n")}
+	for _, kind := range []agent.ParameterType{"", "password", agent.TypeString} {
+		got := scrub(written,
+			agent.Metadata{Parameters: []agent.ParameterSpec{
+				{Name: "password", Type: kind},
+				{Name: "login_secret", Type: agent.TypeInteger},
+				{Name: "phrase", Type: kind},
+				{Name: "timeout", Type: agent.TypeInteger},
+				{Name: "delay", Type: agent.TypeSecond},
+				{Name: "method", Type: agent.TypeSelect},
+				{Name: "ssl", Type: agent.TypeBoolean},
+			}},
+			agent.NewParameters(map[string]string{
+				"password": "hunter2", "login_secret": "31415926", "phrase": "open-sesame", "timeout": "1000",
+				"delay": "1000", "method": "onoff", "ssl": "true",
+			}))
+		assert.Equal(t, "login with [hidden], [hidden] and [hidden] fails after 1000 s, onoff, true", got, kind)
+	}
+}
+
 func TestTailKeepsTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept tail
