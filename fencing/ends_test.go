@@ -294,3 +294,19 @@ func TestVolumesOfALostNodeComeLooseWithTheRelease(t *testing.T) {
 		assert.Empty(t, breaches())
 	})
 }
+
+// Methods for a node that fails do not hold up the recovery of one that works.
+func TestRecoveryDoesWithoutMethodsForAFailingNode(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.wired("mark-unschedulable", "n1-off n1-on", "clean-pods mark-schedulable detach-volumes", "power_wait=20s\n")
+		w.start("c", nil)
+		wait(w.ctx, settled)
+		w.lose("n1")
+		w.eventually(10*time.Minute, "n1 is booted", func() bool {
+			f := w.fence("n1")
+			return f != nil && f.Status.Phase == v1alpha1.PhaseBooting
+		})
+		w.pod("web", "n1")
+		w.ends("n1", v1alpha1.PhaseFinal)
+	})
+}

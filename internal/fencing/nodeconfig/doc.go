@@ -98,7 +98,7 @@
 // detach-volumes evicts the pods of the node, and then deletes its VolumeAttachments. It fails while
 // evicted pods have not ended, pods of DaemonSets have claims, or the kubelet reports volumes in
 // use. On a node that is not Ready it detaches nothing, as the machine may still write: the release
-// does.
+// does. A recovery does without clean-pods and detach-volumes: they are for nodes that fail.
 //
 // Isolation has one level. All of its methods must succeed, except those with must_success=no;
 // power management follows. Isolation switches nothing on, and recovery switches on what it has

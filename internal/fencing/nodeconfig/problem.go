@@ -58,6 +58,7 @@ const (
 	UnusedMethod       Kind = "UnusedMethod"       // warning: defined, but in no step
 	UnusedObject       Kind = "UnusedObject"       // warning: a configuration of no node
 	StaysUnschedulable Kind = "StaysUnschedulable" // warning: recovery=mark-unschedulable
+	NoEffect           Kind = "NoEffect"           // warning: pods or volumes in recovery
 )
 
 // Unknown reports whether a part of err is that something could not be read. Then an earlier result

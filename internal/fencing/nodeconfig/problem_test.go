@@ -581,6 +581,10 @@ var rules = []struct {
 		name:    "recovery that leaves the node unschedulable",
 		changes: changes{{settings, "recovery=mark-schedulable", "recovery=mark-unschedulable"}},
 		warns:   []string{"StaysUnschedulable " + settings + ":5"},
+	}, {
+		name:    "recovery that takes pods and volumes from a working node",
+		changes: changes{{settings, "recovery=mark-schedulable", "recovery=clean-pods detach-volumes uncordon"}},
+		warns:   []string{"NoEffect " + settings + ":5", "NoEffect " + settings + ":5"},
 	},
 }
 

@@ -109,6 +109,10 @@ func (s *subject) readLevel(st step) Level {
 			continue
 		}
 		seen[name] = true
+		if st.name == recovery && (name == CleanPods || name == DetachVolumes) {
+			s.warning(NoEffect, st.at, "method is for a node that fails: a recovery does without it", written)
+			continue
+		}
 		standsFor := s.plannedAs(st, name, written)
 		complete = complete && len(standsFor) > 0
 		methods = append(methods, standsFor...)
