@@ -105,13 +105,13 @@ var mutations = []struct {
 		"Kubelets",
 	},
 	{
-		"a term that ended before the deadline has no requests under way", "leasehold/holder.go",
+		"a term that ended before the deadline has no requests under way", "leasehold/stepdown.go",
 		"h.vacated = err == nil", "h.vacated = err == nil || h.stepped",
 		"StepDownsOfGuardedWork",
 	},
 	{
 		"a leader that has stepped down is not alone with its Lease", "leasehold/candidate.go",
-		"&& r.WrittenBy(c.config.Process)", "&& r.Holder() != c.config.Process",
+		"	if r.WrittenBy(c.config.Process) {\n", "	if r.Exists() {\n",
 		"StepDowns",
 	},
 	{
@@ -134,12 +134,6 @@ var mutations = []struct {
 		"a deletion has no version", "leasehold/inflight.go",
 		"	case f.deletes:\n		return l.Begin(resource, handover.Deletion)\n",
 		"	case f.deletes:\n		return nil\n",
-		"FreshTerms",
-	},
-	{
-		"a leader that has died has written nothing", "lease/written.go",
-		"	if !r.Released() {\n		return handover.Unknown()\n",
-		"	if !r.Released() {\n		return handover.Versions{}\n",
 		"FreshTerms",
 	},
 }

@@ -36,6 +36,12 @@ var mutations = []mutation.Mutation{
 		Name: "another Pod of the name is proof", File: "podreport.go",
 		Old: " || pod.UID != p.UID", New: "", Caught: "TestEndOfAProcessInItsPod",
 	},
+	{
+		Name: "a leader that has died has written nothing", File: "written.go",
+		Old:    "	if !r.Released() {\n		return handover.Unknown()\n",
+		New:    "	if !r.Released() {\n		return handover.Versions{}\n",
+		Caught: "TestWhatAReleaseSaysWasWritten",
+	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {

@@ -91,16 +91,13 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 // process knows it by itself: that it has the name of its container proves nothing of its requests.
 func (c *Candidate) reclaim(r lease.Record) bool {
 	if r.WrittenBy(c.config.Process) {
-		return c.vacated(r)
+		return c.vacated()
 	}
 	return c.config.Variant.Reclaims(r)
 }
 
-// vacated reports whether this process has written r, and nothing of its last term can be carried out
-// any more.
-func (c *Candidate) vacated(r lease.Record) bool {
-	return c.last != nil && c.last.vacated && r.WrittenBy(c.config.Process)
-}
+// vacated reports whether nothing of this process' last term can be carried out any more.
+func (c *Candidate) vacated() bool { return c.last != nil && c.last.vacated }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
 // says why. A record must have been observed until it expires: call Try again.
@@ -296,7 +293,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 // writtenUntil returns what the terms until r have written. This process knows it of its own last
 // term, too, if r is of that.
 func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
-	if c.vacated(r) && r.SameTerm(c.last.First()) {
+	if c.vacated() && r.SameTerm(c.last.First()) {
 		return c.last.written()
 	}
 	return r.Written()
