@@ -111,7 +111,7 @@ var mutations = []struct {
 	},
 	{
 		"a leader that has stepped down is not alone with its Lease", "leasehold/candidate.go",
-		"	if r.WrittenBy(c.config.Process) {\n", "	if r.Exists() {\n",
+		"	if c.last != nil && r.WrittenBy(c.config.Process) {\n", "	if c.last != nil {\n",
 		"StepDowns",
 	},
 	{

@@ -309,3 +309,28 @@ func TestElectionWithinALeaseThatStepsDownEndsInTime(t *testing.T) {
 		})
 	}
 }
+
+// So does a candidate whose claim has no answer.
+func TestCandidateWithinALeaseThatStepsDownEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		dead := startDaemon(t, server, "b", leaderelection.Config{}, 0)
+		<-dead.began
+		dead.connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		connection := server.Client("a")
+		elector, err := leaderelection.New(kubernetes.NewForConfigOrDie(connection.Config()),
+			leaderelection.Config{Namespace: "ns", Name: "l"})
+		require.NoError(t, err)
+		outer, stepDown := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- elector.Run(outer, func(context.Context) error { return nil }) }()
+		<-time.After(14 * time.Second)
+		connection.Inject(apisim.Faults{LoseRequest: apisim.Always})
+		<-time.After(2 * time.Second) // its claim was sent a second ago
+		asked := time.Now()
+		stepDown(leaderelection.ErrSteppedDown)
+		assert.NoError(t, <-ended)
+		assert.Zero(t, time.Since(asked))
+		_ = dead.stop()
+	})
+}

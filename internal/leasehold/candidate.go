@@ -90,14 +90,11 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 // reclaim reports whether the holder of a record is known to have ended. Of its own last term this
 // process knows it by itself: that it has the name of its container proves nothing of its requests.
 func (c *Candidate) reclaim(r lease.Record) bool {
-	if r.WrittenBy(c.config.Process) {
-		return c.vacated()
+	if c.last != nil && r.WrittenBy(c.config.Process) {
+		return c.last.vacated
 	}
 	return c.config.Variant.Reclaims(r)
 }
-
-// vacated reports whether nothing of this process' last term can be carried out any more.
-func (c *Candidate) vacated() bool { return c.last != nil && c.last.vacated }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
 // says why. A record must have been observed until it expires: call Try again.
@@ -293,7 +290,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 // writtenUntil returns what the terms until r have written. This process knows it of its own last
 // term, too, if r is of that.
 func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
-	if c.vacated() && r.SameTerm(c.last.First()) {
+	if c.last != nil && c.last.vacated && r.SameTerm(c.last.First()) {
 		return c.last.written()
 	}
 	return r.Written()
@@ -307,7 +304,9 @@ func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder,
 	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.observation.Record())
 	if err != nil {
 		c.observation.Invalidate(isLostRace(err))
-		if lookErr := c.look(context.WithoutCancel(ctx)); lookErr != nil {
+		patient, end := outliving(ctx)
+		defer end()
+		if lookErr := c.look(patient); lookErr != nil {
 			return nil, err
 		}
 		r = c.observation.Record()
