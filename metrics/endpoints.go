@@ -35,10 +35,7 @@ func Endpoints(registry prometheus.Registerer) (endpoints.Hooks, error) {
 			} {
 				writes.WithLabelValues(of).Add(float64(n))
 			}
-			ready.Set(1)
-			if r.Withdrawing {
-				ready.Set(0)
-			}
+			setBool(ready, !r.Withdrawing)
 			if r.Heartbeats > 0 {
 				last.SetToCurrentTime()
 			}

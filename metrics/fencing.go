@@ -58,10 +58,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	}
 	return fencing.Hooks{
 		OnConfiguration: func(err error) {
-			unusable.Set(0)
-			if err != nil {
-				unusable.Set(1)
-			}
+			setBool(unusable, err != nil)
 		},
 		OnRecord:    s.saw,
 		OnForgotten: s.forgot,

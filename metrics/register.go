@@ -79,3 +79,12 @@ func result(err error) string {
 	}
 	return "ok"
 }
+
+// setBool sets a gauge to 1 or 0 at once: a scrape between two values would see what never was.
+func setBool(g prometheus.Gauge, is bool) {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	g.Set(value)
+}

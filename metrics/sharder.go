@@ -125,11 +125,7 @@ func (d *distribution) hooks() sharder.Hooks {
 		OnCollected: func(string) { d.collected.Inc() },
 		OnStorm:     func([]string) { d.storm.Inc() },
 		OnResource: func(s sharder.ResourceState) {
-			g := d.troubled.WithLabelValues(s.GVR.GroupResource().String(), s.Namespace, s.Verb)
-			g.Set(0)
-			if s.Err != nil {
-				g.Set(1)
-			}
+			setBool(d.troubled.WithLabelValues(s.GVR.GroupResource().String(), s.Namespace, s.Verb), s.Err != nil)
 		},
 		OnThrottled: func(wait time.Duration) { d.throttled.Observe(wait.Seconds()) },
 	}

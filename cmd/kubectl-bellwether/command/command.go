@@ -82,6 +82,13 @@ func (o *output) check() error {
 // forPrograms means that Out gets one value, and sentences go to ErrOut.
 func (o *output) forPrograms() bool { return o.format == "json" || o.format == "yaml" }
 
+// say prints sentences beside what a command prints.
+func (e Environment) say(notes []string) {
+	for _, note := range notes {
+		_, _ = fmt.Fprintln(e.ErrOut, note)
+	}
+}
+
 // page is something to print: a value, and its tables for people.
 type page struct {
 	value  any
@@ -147,9 +154,7 @@ func (o *output) print(p page, now time.Time) error {
 		return err
 	}
 	if o.forPrograms() {
-		for _, note := range p.notes {
-			_, _ = fmt.Fprintln(o.ErrOut, note)
-		}
+		o.say(p.notes)
 	}
 	_, err = o.Out.Write(text)
 	return err

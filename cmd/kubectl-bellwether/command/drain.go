@@ -72,9 +72,7 @@ func (e Environment) drained(ctx context.Context, at Connection, q cluster.RingQ
 	if obstacle := r.DrainObstacle(shard); obstacle != "" {
 		return "", fmt.Errorf("kubectl-bellwether: drain: nothing was changed: %s", obstacle)
 	}
-	for _, note := range notesOf(r, q) {
-		_, _ = fmt.Fprintln(e.ErrOut, note)
-	}
+	e.say(notesOf(r, q))
 	return fmt.Sprintf("its %d objects go to %s", r.Shard(shard).Objects,
 		strings.Join(r.MembersBesides(shard), ", ")), nil
 }
