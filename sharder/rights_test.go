@@ -130,7 +130,7 @@ func TestMissingRightsOfAReplicaAreSaidInOneLine(t *testing.T) {
 				return nil
 			})
 		}()
-		time.Sleep(5 * time.Second)
+		time.Sleep(4 * time.Second) // the next review begins at 5 s
 		want := `create on resource leases of API group "coordination.k8s.io" in namespace ns; ` +
 			`update on resource configmaps of API group "" in namespace ns; ` +
 			`patch on resource configmaps of API group "" by a ClusterRole`
