@@ -1,18 +1,23 @@
 package fencing_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
 // The page that a proxy answers with is not the word of the API server: no Node, Pod, Lease or
@@ -80,5 +85,48 @@ func TestControllerThatMayNotWatchDoesNotWaitInSilence(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Nor does any other answer of a proxy prove or refuse anything, for minutes, at the start or later.
+func TestProxyThatAnswersNonsense(t *testing.T) {
+	for name, of := range map[string]func(*http.Request) bool{
+		"reads":      func(r *http.Request) bool { return r.Method == http.MethodGet },
+		"writes":     func(r *http.Request) bool { return r.Method != http.MethodGet },
+		"everything": func(*http.Request) bool { return true },
+	} {
+		for i, odd := range apisim.Oddities {
+			t.Run(fmt.Sprint(name, " ", i), func(t *testing.T) {
+				inWorld(t, 3, func(w *world) {
+					breaches := w.referee()
+					w.pod("db-0", "n1")
+					var talks atomic.Bool
+					talks.Store(i > 1) // a 404 at the start says that a resource is not served
+					w.proxy = func(r *http.Request) *http.Response {
+						if !talks.Load() || !of(r) {
+							return nil
+						}
+						return odd(r)
+					}
+					r := &told{}
+					core, logs := observer.New(zap.WarnLevel)
+					a := w.start("a", func(c *fencing.Config) { c.Events, c.Logger = r, zap.New(core) })
+					defer a.stop()
+					wait(w.ctx, 10*time.Minute)
+					assert.LessOrEqual(t, logs.Len(), 8, "each watch says it once or twice: %v", logs.All())
+					talks.Store(false)
+					wait(w.ctx, settled)
+					talks.Store(true)
+					w.cutOff("n1", true)
+					wait(w.ctx, 2*time.Minute)
+					talks.Store(false)
+					w.lose("n1")
+					w.ends("n1", v1alpha1.PhaseFinal)
+					w.requireFencedOnce("n1")
+					assert.Zero(t, r.count("Warning MethodFailed"), r.counts)
+					assert.Empty(t, breaches())
+				})
+			})
+		}
 	}
 }

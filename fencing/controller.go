@@ -123,7 +123,7 @@ type run struct {
 	fences map[string]*fence // under way, by node
 	asked  map[string]bool   // nodes whose annotation is being handled
 	closed bool
-	failed string // the last error of a watch
+	failed map[*cache.Reflector]string // the last error of each watch
 
 	ahead chan struct{} // bounds the fences that read devices ahead: as many as may start
 
@@ -145,7 +145,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 	}
 	r := &run{
 		Controller: c, role: role, clock: clock.System(), began: time.Now(),
-		fences: map[string]*fence{}, asked: map[string]bool{},
+		fences: map[string]*fence{}, asked: map[string]bool{}, failed: map[*cache.Reflector]string{},
 		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
@@ -229,22 +229,24 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 			func() error { _, err := c.kube.CoreV1().ConfigMaps(c.config.Namespace).List(ctx, one); return err },
 		},
 	} {
-		if err := list.of(); ctx.Err() == nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+		err := list.of()
+		if ctx.Err() == nil && (apierrors.IsNotFound(err) || kube.Forbidden(err)) {
 			return fmt.Errorf("fencing: list %s %w", list.what, err)
 		}
 	}
 	return nil
 }
 
-// watchFailed logs that a watch has failed, once for each reason. client-go opens it again.
-func (r *run) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
+// watchFailed logs that a watch has failed, unless for the same reason as before. client-go opens it
+// again.
+func (r *run) watchFailed(ctx context.Context, watch *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
 	}
 	r.role.Refused(err)
 	r.mu.Lock()
-	repeated := r.failed == err.Error()
-	r.failed = err.Error()
+	repeated := r.failed[watch] == err.Error()
+	r.failed[watch] = err.Error()
 	r.mu.Unlock()
 	if !repeated {
 		r.config.Logger.Warn("watch ended, reopening", zap.Error(err))

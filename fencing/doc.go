@@ -88,7 +88,8 @@
 //     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting,
 //     TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot).
 //   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
-//     404 (TestPageOfAProxyMakesNothingGone).
+//     404 (TestPageOfAProxyMakesNothingGone). Nor does a proxy's 403 fail a method, or end the
+//     controller (TestProxyThatAnswersNonsense).
 //   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
 //     given up reports which plugs are off. The API server may take almost a second for an answer;
 //     if it takes longer, nothing is released, and the record says so (TestSlowAPIServer,

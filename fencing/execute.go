@@ -20,6 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // execute executes one step. The caller retries after an error.
@@ -400,10 +401,11 @@ var (
 	errNoMethod = errors.New("fencing: there is no method")
 )
 
-// refused reports whether a retry of a method is unlikely to succeed.
+// refused reports whether a retry of a method is unlikely to succeed. The page of a proxy refuses
+// nothing.
 func refused(err error) bool {
 	return errors.Is(err, errPodsLeft) || errors.Is(err, errNoMethod) || errors.Is(err, cluster.ErrContended) ||
-		apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+		kube.Stated(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
 }
 
 // requireLeader returns an error unless this process leads. It is the proof for changes that can be

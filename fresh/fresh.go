@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -207,7 +206,7 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 				return version, nil
 			}
 		}
-		if apierrors.IsForbidden(err) && kube.Stated(err) {
+		if kube.Forbidden(err) {
 			return "", fmt.Errorf("fresh: list %s: %w", c.Resource, err)
 		}
 		if !clock.Sleep(ctx, retryInterval) {

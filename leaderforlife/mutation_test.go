@@ -59,7 +59,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a page with 403 is a refusal", File: "../internal/kube/refusal.go",
-		Old: "Stated(err) && authorizer.MatchString(err.Error())", New: "true",
+		Old: "Forbidden(err) && authorizer.MatchString(err.Error())", New: "apierrors.IsForbidden(err)",
 		Caught: "TestOddAnswersProveNothing",
 	},
 	{

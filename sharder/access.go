@@ -53,7 +53,7 @@ func (e *session) checkResource(ctx context.Context, index int, namespace string
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return true
-		case apierrors.IsForbidden(err):
+		case kube.Forbidden(err):
 			gr, where := e.graph.All[index].GVR.GroupResource(), "in all namespaces"
 			if namespace != "" {
 				where = "in namespace " + namespace

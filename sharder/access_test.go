@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,44 @@ func TestASharderWaitsForTheAPIServer(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.requirePlaced(3, "a")
 	})
+}
+
+// What a proxy answers in the API server's place proves nothing, however long it does.
+func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
+	for name, of := range map[string]func(*http.Request) bool{
+		"everything": apisim.Always,
+		"reads":      func(r *http.Request) bool { return r.Method == http.MethodGet },
+		"writes":     func(r *http.Request) bool { return r.Method != http.MethodGet },
+	} {
+		for i, odd := range apisim.Oddities {
+			t.Run(fmt.Sprint(name, " ", i), func(t *testing.T) {
+				inWorld(t, func(_ *testing.T, w *world) {
+					fault := apisim.Faults{Odd: func(r *http.Request) *http.Response {
+						if !of(r) {
+							return nil
+						}
+						return odd(r)
+					}}
+					w.shard("a")
+					w.create(3, "o")
+					defer w.sharder(w.config())()
+					if i > 1 { // a 404 at the start says that a resource is not served
+						w.connection.Inject(fault)
+					}
+					time.Sleep(5 * time.Minute)
+					w.connection.Inject(apisim.Faults{})
+					time.Sleep(time.Minute)
+					w.requirePlaced(3, "a")
+					w.connection.Inject(fault)
+					w.shard("b")
+					time.Sleep(5 * time.Minute)
+					w.connection.Inject(apisim.Faults{})
+					time.Sleep(2 * time.Minute)
+					w.requirePlaced(3, "a", "b")
+				})
+			})
+		}
+	}
 }
 
 func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {

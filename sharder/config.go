@@ -51,7 +51,7 @@ type Config struct {
 
 	// ScanInterval is how often all objects are scanned, page by page, for what no watch shows:
 	// edits of users that a shard does not repair itself, and what a former leader left undone. At
-	// least a second. Default: 5 min.
+	// least a second. Default: 5 min. A scan that an outage has ended is repeated within a minute.
 	ScanInterval time.Duration
 
 	// LeaseDuration (D) should be that of the shards' Leases. The sharder waits for it where a

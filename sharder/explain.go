@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -197,7 +197,7 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	if len(m) == 0 {
 		return e, nil, nil
 	}
-	if err := e.store.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !apierrors.IsForbidden(err) {
+	if err := e.store.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !kube.Forbidden(err) {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}
 	p, err := newPlan(e.store.known.With(m), ring.WithTokens(s.config.TokensPerShard))

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
@@ -40,7 +40,7 @@ func (e *session) followMembership(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !apierrors.IsForbidden(err):
+		case !kube.Forbidden(err):
 			refused = time.Time{}
 		case refused.IsZero():
 			refused = time.Now()

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
@@ -67,7 +68,11 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 			delay = minRescanDelay
 			continue
 		}
-		delay = min(2*delay, max(maxRescanDelay, e.config.ScanInterval))
+		longest := max(maxRescanDelay, e.config.ScanInterval)
+		if err != nil && e.unknown == nil && !kube.Forbidden(err) {
+			longest = maxRescanDelay // an outage may end at any time
+		}
+		delay = min(2*delay, longest)
 		if left, ok := t.left(); ok && err == nil && delay > stuckAfter {
 			e.moves.found(doubts, left)
 			e.recordDisplaced(ctx, left)

@@ -133,7 +133,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 // isRefusal reports whether an error is one that only a change of the cluster's configuration will
 // end.
 func isRefusal(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
+	return kube.Forbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
 		errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
 

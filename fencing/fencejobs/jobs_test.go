@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -546,6 +547,20 @@ func TestRefusalOfTheAPIServer(t *testing.T) {
 		_, err := c.new().Power(t.Context(), target())
 		require.ErrorContains(t, err, "exceeded quota")
 		assert.Less(t, time.Since(began), time.Second)
+	})
+}
+
+// The page of a proxy is no answer.
+func TestPageOfAProxyRefusesNoJob(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *cluster) {
+		pages := 3
+		c.client.PrependReactor("create", "jobs", func(k8stesting.Action) (bool, runtime.Object, error) {
+			pages--
+			return pages >= 0, nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "post",
+				schema.GroupResource{Resource: "jobs"}, "", "<html>log in first</html>", 0, true)
+		})
+		require.NoError(t, c.new().Switch(t.Context(), target(), off(operation)))
+		assert.Equal(t, 1, c.offs())
 	})
 }
 

@@ -88,10 +88,10 @@ func (j *Jobs) insist(ctx context.Context, try func(context.Context) error) erro
 
 // answered reports whether another try would not help.
 func (j *Jobs) answered(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
-		apierrors.IsUnauthorized(err) ||
-		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace) || apierrors.IsMethodNotSupported(err) ||
-		apierrors.IsRequestEntityTooLargeError(err)
+	return kube.Stated(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) ||
+		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace))
 }
 
 // await waits until a Job has an answer, or cannot have one any more. The answer to a command

@@ -6,6 +6,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
+// Forbidden reports whether err is the API server's statement that it forbids the request: a role is
+// missing, see [RoleMissing], or admission does not accept the object. A proxy's page with 403 is no
+// such statement, see [Stated].
+func Forbidden(err error) bool { return apierrors.IsForbidden(err) && Stated(err) }
+
 // authorizer matches how an API server words the refusal of its authorizers, RBAC among them. It is
 // the same for all of them, and for all API servers that are built of Kubernetes' library.
 var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
@@ -15,7 +20,7 @@ var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
 //
 // The HTTP code 403 alone does not say so. Admission refuses with it too: an exceeded quota, a
 // namespace that is being deleted, a policy or a webhook. Those look at the object, and may accept
-// the next one. And so does a proxy, see [Stated].
+// the next one.
 func RoleMissing(err error) bool {
-	return apierrors.IsForbidden(err) && Stated(err) && authorizer.MatchString(err.Error())
+	return Forbidden(err) && authorizer.MatchString(err.Error())
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
@@ -56,7 +55,7 @@ type Rights struct {
 
 // refused takes the error of a request, and reports whether the user is not allowed to send it.
 func (r *Rights) refused(err error, right Right) bool {
-	if !apierrors.IsForbidden(err) {
+	if !kube.Forbidden(err) {
 		return false
 	}
 	r.mu.Lock()

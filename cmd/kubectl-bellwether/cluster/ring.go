@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
@@ -224,7 +225,7 @@ func (c *Cluster) list(ctx context.Context, q RingQuery, k view.Kind, namespace 
 		for {
 			list, err := client.List(ctx, options)
 			switch {
-			case apierrors.IsForbidden(err):
+			case kube.Forbidden(err):
 				return nil, err, nil
 			case err != nil:
 				return nil, nil, fmt.Errorf("kubectl-bellwether: list %s: %w", k.GroupResource(), err)

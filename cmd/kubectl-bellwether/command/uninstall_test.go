@@ -71,7 +71,7 @@ func TestUninstallContinues(t *testing.T) {
 	const history, shard, election = "configmaps/checksums.ring.bellwether.dev", "leases/b", "leases/checksums-sharder"
 	for _, last := range []string{history, shard, election} {
 		for name, answer := range map[string]apisim.Oddity{
-			"404 of a proxy": apisim.Oddities[0], "502 of a proxy": apisim.Oddities[2],
+			"404 of a proxy": apisim.Oddities[0], "403 of a proxy": apisim.Oddities[2],
 		} {
 			t.Run(last+", "+name, func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {

@@ -110,8 +110,7 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 // isRefusal reports whether the API server has examined and refused a request. Then other requests
 // may still succeed. Any other error (no answer, no proof, too busy) ends the pass.
 func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) &&
+	return kube.Stated(err) && !errors.Is(err, ErrNotProved) && !apierrors.IsTooManyRequests(err) &&
 		!apierrors.IsServiceUnavailable(err) &&
 		!apierrors.IsServerTimeout(err) &&
 		!apierrors.IsTimeout(err)
