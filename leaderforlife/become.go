@@ -21,9 +21,9 @@ import (
 //   - an error that matches IsForbidden of k8s.io/apimachinery/pkg/api/errors, if RBAC has refused a
 //     required request for 15 s
 //
-// Other failed requests are retried after a pause. A candidate that gives up undoes its writes:
-// that takes at most 5 s if the API server does not answer. Without a write in flight Become
-// returns at once.
+// Other failed requests are retried after a pause. A candidate that gives up undoes its writes: that
+// takes at most 7 s if the API server does not answer. If it has written nothing, Become returns at
+// once.
 //
 // Become leaves no goroutine behind. On Linux it leaves a socket, which keeps a second process of
 // the Pod from leading.

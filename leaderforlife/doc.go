@@ -78,8 +78,9 @@
 //     that has lost its answer, twice WithMaxBackoff, and 5 s for the requests. Late events add to
 //     that. So does a watch whose connection has died silently, up to 30 minutes: HTTP/2,
 //     client-go's default, notices after 45 s.
-//   - Become returns at once when its context has ended. If a write is in flight it returns at most
-//     5 s later, after it has finished or undone the write. It leaves no goroutine behind.
+//   - Become returns at once when its context has ended, if it has written nothing. Otherwise it
+//     undoes what it has written, and returns at most 7 s later (TestGivingUpIsBounded): 2 s for a
+//     write in flight, and 5 s for requests that undo. It leaves no goroutine behind.
 //   - An object of the lock's name that is not a lock, such as one without an owner or a Lease of
 //     an elector, is an [ErrForeignLock] and is never written. Electors of packages leaderelection
 //     and shardlease refuse locks of this package.

@@ -148,7 +148,7 @@ func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
 						return odd(r)
 					}}
 					w.shard("a")
-					w.create(3, "o")
+					w.create(30, "o")
 					defer w.sharder(w.config())()
 					if i > 1 { // a 404 at the start says that a resource is not served
 						w.connection.Inject(fault)
@@ -156,13 +156,13 @@ func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
 					time.Sleep(5 * time.Minute)
 					w.connection.Inject(apisim.Faults{})
 					time.Sleep(time.Minute)
-					w.requirePlaced(3, "a")
+					w.requirePlaced(30, "a")
 					w.connection.Inject(fault)
 					w.shard("b")
 					time.Sleep(5 * time.Minute)
 					w.connection.Inject(apisim.Faults{})
 					time.Sleep(2 * time.Minute)
-					w.requirePlaced(3, "a", "b")
+					w.requirePlaced(30, "a", "b")
 				})
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,10 +128,17 @@ func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForC
 
 // RunWithContext implements cache.SharedInformer.
 func (i *informer) RunWithContext(ctx context.Context) {
-	if !i.started.CompareAndSwap(false, true) {
-		i.SharedIndexInformer.RunWithContext(ctx) // it logs a warning
+	if !i.start() {
+		i.shard.config.Logger.Warn("an informer that runs, or has run, cannot run once more")
 		return
 	}
+	i.run(ctx)
+}
+
+// start reports whether the caller has to run the informer: no one else does, or has done.
+func (i *informer) start() bool { return i.started.CompareAndSwap(false, true) }
+
+func (i *informer) run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -225,15 +233,10 @@ func (i *informer) settleNext(ctx context.Context) bool {
 		i.shard.wakeAcknowledger(at)
 	}
 	if err != nil {
-		level := zap.WarnLevel
-		// After a conflict the cache does not show the changed object yet. What the role of the replica
-		// lacks is not said again for each object.
-		if apierrors.IsConflict(err) || kube.RoleOf(ctx).Refused(err) {
-			level = zap.DebugLevel
-		}
+		failures := i.queue.NumRequeues(at) + 1
 		if ctx.Err() == nil {
-			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
-				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
+			i.shard.config.Logger.Log(warning(ctx, err, failures), "an object could not be handed over; trying again",
+				zap.Error(err), zap.Int("failures", failures))
 		}
 		i.queue.AddRateLimited(at)
 		return true
@@ -243,6 +246,17 @@ func (i *informer) settleNext(ctx context.Context) bool {
 		i.queue.AddAfter(at, again)
 	}
 	return true
+}
+
+// warning is the level of a line about a request for an object, which has failed so many times. It is
+// said once for each object. After a conflict the cache does not show the changed object yet, and
+// what the role of the replica lacks is said for all objects.
+func warning(ctx context.Context, err error, failures int) zapcore.Level {
+	refused := kube.RoleOf(ctx).Refused(err)
+	if failures > 1 || refused || apierrors.IsConflict(err) && kube.Stated(err) {
+		return zap.DebugLevel
+	}
+	return zap.WarnLevel
 }
 
 // begin records the term in which the first list begins. If that list fails and another follows in

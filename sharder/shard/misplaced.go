@@ -26,8 +26,9 @@ const (
 
 // suspicion is about a child that may carry this shard's label by mistake.
 type suspicion struct {
-	version string // of the child
-	due     time.Time
+	version  string // of the child
+	due      time.Time
+	failures int // of its requests
 }
 
 // returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
@@ -61,7 +62,7 @@ func (i *informer) returnSuspects(
 		at := protocol.AddressOf(i.resource, o)
 		known, ok := before[at]
 		if !ok || known.version != o.GetResourceVersion() {
-			suspects[at] = suspicion{o.GetResourceVersion(), now}
+			suspects[at] = suspicion{version: o.GetResourceVersion(), due: now}
 			continue
 		}
 		suspects[at] = known
@@ -69,11 +70,13 @@ func (i *informer) returnSuspects(
 			continue
 		}
 		asked++
-		suspects[at] = suspicion{known.version, now.Add(recheckAfter)}
+		known.due = now.Add(recheckAfter)
 		if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
-			i.shard.config.Logger.Warn("a child of another shard's object could not be marked; trying again",
-				zap.Error(err))
+			known.failures++
+			i.shard.config.Logger.Log(warning(ctx, err, known.failures),
+				"a child of another shard's object could not be marked; trying again", zap.Error(err))
 		}
+		suspects[at] = known
 	}
 	return suspects
 }

@@ -22,7 +22,7 @@ const retryDelay = time.Second
 //
 // RunController also runs source, an informer that must come from [Shard.NewInformer], unless it runs
 // already, and this number of worker goroutines. It returns nil when ctx has ended and all calls have
-// returned.
+// returned. An informer runs once: if source has ended with an earlier context, that is an error.
 func RunController[T Object](
 	ctx context.Context, shard *Shard, source cache.SharedIndexInformer, workers int,
 	reconcile func(context.Context, T) error,
@@ -39,10 +39,20 @@ func RunController[T Object](
 			queue.Add(name)
 		}
 	}
+	run := source.RunWithContext
 	own, _ := source.(*informer)
-	warm := own != nil && own.started.Load()
-	if warm {
+	warm := own != nil && !own.start()
+	switch {
+	case warm && own.IsStopped() && ctx.Err() == nil:
+		return errors.New("shard: RunController: source has ended with an earlier context, and cannot run again: " +
+			"make an informer in each term, or run it for the life of the process")
+	case warm:
 		own.await(ctx)
+	case own != nil:
+		run = own.run
+	}
+	if ctx.Err() != nil {
+		return nil // the informer may have ended with it
 	}
 	handler, err := source.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    enqueue,
@@ -64,7 +74,7 @@ func RunController[T Object](
 		<-ctx.Done()
 		err = source.RemoveEventHandler(handler)
 	} else {
-		source.RunWithContext(ctx)
+		run(ctx)
 	}
 	queue.ShutDown()
 	return err

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,52 @@ func TestReconcileTriesAgain(t *testing.T) {
 				t, RunController(ctx, r.shard, informer, 0,
 					func(context.Context, *corev1.ConfigMap) error { return nil }),
 			)
+		}))
+	})
+}
+
+// Two controllers of one informer that begin together: one of them runs it, and both reconcile.
+func TestControllersShareAnInformer(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCluster(t)
+			assert.NoError(t, w.within(func(r *replica) {
+				w.set("x", "a", false, r.owned(w.create("x")))
+				ctx, cancel := context.WithCancel(r.ctx)
+				informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+				var seen atomic.Int64
+				see := func(context.Context, *corev1.ConfigMap) error {
+					seen.Add(1)
+					return nil
+				}
+				ended := make(chan error)
+				for range 2 {
+					go func() { ended <- RunController(ctx, r.shard, informer, 1, see) }()
+				}
+				time.Sleep(time.Minute)
+				assert.EqualValues(t, 2, seen.Load())
+				assert.Empty(t, ended)
+				cancel()
+				assert.NoError(t, <-ended)
+				assert.NoError(t, <-ended)
+			}))
+		})
+	}
+}
+
+// An informer that ran in an earlier term cannot run once more.
+func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.within(func(r *replica) {
+			informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+			nothing := func(context.Context, *corev1.ConfigMap) error { return nil }
+			ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+			defer cancel()
+			assert.NoError(t, RunController(ctx, r.shard, informer, 1, nothing))
+			assert.ErrorContains(t, RunController(r.ctx, r.shard, informer, 1, nothing), "an informer in each term")
+			assert.NoError(t, RunController(ctx, r.shard, informer, 1, nothing), "its context has ended, too")
+			informer.RunWithContext(r.ctx) // returns
 		}))
 	})
 }

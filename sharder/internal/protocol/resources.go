@@ -159,8 +159,20 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 }
 
 // LookUp asks the API server, through mapper, for the kind of a resource, and whether it is
-// namespaced.
+// namespaced. A mapper that does not know the resource, and can be reset, may have asked before the
+// resource was installed.
 func LookUp(
+	mapper meta.RESTMapper, gvr schema.GroupVersionResource,
+) (kind schema.GroupKind, namespaced bool, err error) {
+	kind, namespaced, err = lookUp(mapper, gvr)
+	if remembers, ok := mapper.(meta.ResettableRESTMapper); ok && meta.IsNoMatchError(err) {
+		remembers.Reset()
+		kind, namespaced, err = lookUp(mapper, gvr)
+	}
+	return kind, namespaced, err
+}
+
+func lookUp(
 	mapper meta.RESTMapper, gvr schema.GroupVersionResource,
 ) (kind schema.GroupKind, namespaced bool, err error) {
 	found, err := mapper.KindFor(gvr)

@@ -8,8 +8,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/discovery/fake"
+	"k8s.io/client-go/restmapper"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestBadResourcesAreRefused(t *testing.T) {
@@ -108,6 +113,29 @@ func TestChildrenAreLookedUp(t *testing.T) {
 	assert.ErrorContains(
 		t, err, "Resources[0].Children: must be served by the API server: example.com/v1, Resource=gadgets is not",
 	)
+}
+
+// The mapper of a replica remembers what the API server has served.
+func TestAResourceThatIsInstalledLaterIsLearned(t *testing.T) {
+	served := &clienttesting.Fake{}
+	discovery := &fake.FakeDiscovery{Fake: served}
+	serve := func(group, resource, kind string) {
+		served.Resources = append(served.Resources, &metav1.APIResourceList{
+			GroupVersion: group, APIResources: []metav1.APIResource{{Name: resource, Kind: kind, Namespaced: true}},
+		})
+	}
+	serve("v1", "configmaps", "ConfigMap")
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery))
+	both := []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: ringtest.Widgets}}
+	known, unknown, err := Resolve(mapper, both)
+	require.NoError(t, err)
+	require.Error(t, unknown)
+	assert.Len(t, known, 1)
+	serve("example.com/v1", "widgets", "Widget")
+	known, unknown, err = Resolve(mapper, both)
+	require.NoError(t, err)
+	require.NoError(t, unknown)
+	assert.Len(t, known, 2)
 }
 
 func TestResourcesThatTheServerDoesNotHaveAreNamed(t *testing.T) {
