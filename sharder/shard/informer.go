@@ -111,6 +111,8 @@ type informer struct {
 	first     chan struct{}                                          // closed when the first list begins
 	queue     workqueue.TypedRateLimitingInterface[protocol.Address] // set before the informer is in shard.caches
 
+	said sync.Map // keys: the objects about which a warning was logged
+
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
 	term    *shardlease.Term // guarded by mu: the latest in which the cache counts; nil if none
@@ -233,27 +235,32 @@ func (i *informer) settleNext(ctx context.Context) bool {
 		i.shard.wakeAcknowledger(at)
 	}
 	if err != nil {
-		failures := i.queue.NumRequeues(at) + 1
 		if ctx.Err() == nil {
-			i.shard.config.Logger.Log(warning(ctx, err, failures), "an object could not be handed over; trying again",
-				zap.Error(err), zap.Int("failures", failures))
+			_, said := i.said.Load(at)
+			level := warning(ctx, err, said)
+			if level == zap.WarnLevel {
+				i.said.Store(at, true)
+			}
+			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
+				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
 		i.queue.AddRateLimited(at)
 		return true
 	}
 	i.queue.Forget(at)
+	i.said.Delete(at)
 	if again > 0 {
 		i.queue.AddAfter(at, again)
 	}
 	return true
 }
 
-// warning is the level of a line about a request for an object, which has failed so many times. It is
-// said once for each object. After a conflict the cache does not show the changed object yet, and
-// what the role of the replica lacks is said for all objects.
-func warning(ctx context.Context, err error, failures int) zapcore.Level {
+// warning is the level of a line about a failed request for an object, of which one may have been
+// said. After a conflict the cache does not show the changed object yet, and what the role of the
+// replica lacks is said for all objects.
+func warning(ctx context.Context, err error, said bool) zapcore.Level {
 	refused := kube.RoleOf(ctx).Refused(err)
-	if failures > 1 || refused || apierrors.IsConflict(err) && kube.Stated(err) {
+	if said || refused || apierrors.IsConflict(err) && kube.Stated(err) {
 		return zap.DebugLevel
 	}
 	return zap.WarnLevel

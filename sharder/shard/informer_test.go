@@ -1,7 +1,10 @@
 package shard
 
 import (
+	"io"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// Requests that fail are said once for each object, however long they do.
+// Requests that fail are said once for each object, however long they do, also after a conflict, which
+// is not said.
 func TestAnObjectThatCannotBeHandedOverIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -23,11 +27,20 @@ func TestAnObjectThatCannotBeHandedOverIsSaidOnce(t *testing.T) {
 				w.create(name)
 				r.assign(name)
 			}
+			conflict := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
+			var patches atomic.Int64
 			r.conn.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
-				if q.Method != http.MethodPatch {
+				switch {
+				case q.Method != http.MethodPatch:
 					return nil
+				case patches.Add(1) > 2:
+					return apisim.Oddities[3](q)
 				}
-				return apisim.Oddities[3](q)
+				return &http.Response{
+					StatusCode: http.StatusConflict, Request: q,
+					Header: http.Header{"Content-Type": {"application/json"}},
+					Body:   io.NopCloser(strings.NewReader(conflict)),
+				}
 			}})
 			w.set("x", "a", true, nil)
 			w.set("y", "a", true, nil)

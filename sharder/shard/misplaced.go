@@ -26,9 +26,9 @@ const (
 
 // suspicion is about a child that may carry this shard's label by mistake.
 type suspicion struct {
-	version  string // of the child
-	due      time.Time
-	failures int // of its requests
+	version string // of the child
+	due     time.Time
+	said    bool // that a request has failed
 }
 
 // returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
@@ -72,9 +72,10 @@ func (i *informer) returnSuspects(
 		asked++
 		known.due = now.Add(recheckAfter)
 		if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
-			known.failures++
-			i.shard.config.Logger.Log(warning(ctx, err, known.failures),
-				"a child of another shard's object could not be marked; trying again", zap.Error(err))
+			level := warning(ctx, err, known.said)
+			known.said = known.said || level == zap.WarnLevel
+			i.shard.config.Logger.Log(level, "a child of another shard's object could not be marked; trying again",
+				zap.Error(err))
 		}
 		suspects[at] = known
 	}
