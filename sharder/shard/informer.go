@@ -255,8 +255,8 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	return true
 }
 
-// warning is the level of a line about a failed request for an object, of which one may have been
-// said. After a conflict the cache does not show the changed object yet, and what the role of the
+// warning is the level of a line about a failed request for an object. It is said once, unless there
+// is nothing to say: after a conflict the cache does not show the changed object yet, and what the role of the
 // replica lacks is said for all objects.
 func warning(ctx context.Context, err error, said bool) zapcore.Level {
 	refused := kube.RoleOf(ctx).Refused(err)
