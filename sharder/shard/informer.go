@@ -255,9 +255,9 @@ func (i *informer) settleNext(ctx context.Context) bool {
 	return true
 }
 
-// warning is the level of a line about a failed request for an object. It is said once, unless there
-// is nothing to say: after a conflict the cache does not show the changed object yet, and what the role of the
-// replica lacks is said for all objects.
+// warning is the level of a line about a failed request for an object. It is a warning once for each
+// object. After a conflict it is none, as the cache does not show the changed object yet. Nor is it for
+// what the role of the replica lacks, which is said for all objects.
 func warning(ctx context.Context, err error, said bool) zapcore.Level {
 	refused := kube.RoleOf(ctx).Refused(err)
 	if said || refused || apierrors.IsConflict(err) && kube.Stated(err) {
