@@ -118,8 +118,9 @@ type auditLog struct {
 
 // Audit returns the audit log so far, of all runs of the API server, in the order in which requests
 // ended. A client may have its response a moment before the line exists. So poll for an expected
-// event, and check for an unexpected one only after a later event has appeared. An API server that
-// was killed may have committed a write that is not in the log.
+// event, and check for an unexpected one only after a later event has appeared. A write whose client
+// was gone before the answer may be committed, and have an error in the log; one of an API server that
+// was killed may not be there.
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	c.audit.mu.Lock()
 	defer c.audit.mu.Unlock()

@@ -1,8 +1,11 @@
 package e2e_test
 
 import (
+	"context"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,6 +55,57 @@ func auditShowsAWatch(t *testing.T, cp *e2e.ControlPlane) {
 	assert.Equal(t, "ResponseStarted", started.Stage)
 	watch.Stop()
 	requireAudited(t, cp, func(e e2e.AuditEvent) bool { return e.ID == started.ID && e.Stage == "ResponseComplete" })
+}
+
+// auditResponses logs the content of all ConfigMaps that are written.
+const auditResponses = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: RequestResponse
+  verbs: [create, update]
+  resources: [{group: "", resources: [configmaps]}]
+- level: None
+`
+
+// A client that is gone before the answer: its write may be made, and has an error in the log.
+func TestAuditOfAWriteWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	cp := e2e.Start(t, e2e.Options{AuditPolicy: auditResponses})
+	client := clientFor(t, cp.Admin())
+	namespace, err := cp.Namespace(t.Context(), "audit-lost")
+	require.NoError(t, err)
+	createConfigMap(t, client, namespace, "lost")
+	maps := client.CoreV1().ConfigMaps(namespace)
+	for deadline := time.Now().Add(patience); ; {
+		require.True(t, time.Now().Before(deadline), "no client was gone at the right moment")
+		m, err := maps.Get(t.Context(), "lost", metav1.GetOptions{})
+		require.NoError(t, err)
+		version, gone := m.ResourceVersion, rand.N(5*time.Millisecond)
+		m.Data = map[string]string{"gone-after": gone.String()}
+		ctx, cancel := context.WithTimeout(t.Context(), gone)
+		_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+		cancel()
+		if err == nil {
+			continue
+		}
+		createConfigMap(t, client, namespace, "after-"+version)
+		requireAudited(t, cp, func(e e2e.AuditEvent) bool { return e.Name == "after-"+version })
+		m, err = maps.Get(t.Context(), "lost", metav1.GetOptions{})
+		require.NoError(t, err)
+		if m.ResourceVersion == version {
+			continue // not made
+		}
+		events, err := cp.Audit()
+		require.NoError(t, err)
+		if slices.ContainsFunc(events, func(e e2e.AuditEvent) bool { return e.ResourceVersion == m.ResourceVersion }) {
+			continue // the answer was sent, to no one
+		}
+		assert.True(t, slices.ContainsFunc(events, func(e e2e.AuditEvent) bool {
+			return e.Namespace == namespace && e.Verb == "update" && e.Code >= 499 && e.ResourceVersion == ""
+		}))
+		return
+	}
 }
 
 // requireAudited returns the first event that matches, as soon as there is one.

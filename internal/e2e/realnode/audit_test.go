@@ -4,8 +4,10 @@ package realnode_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -43,38 +45,60 @@ func (t tenure) covers(of string, begun, ended float64) bool {
 	return t.of == of && t.from <= begun && ended <= t.to
 }
 
-// writes are those that have changed objects of a resource in the app's namespace, by the name of
-// the object, in the order in which the API server made them.
-func (a *app) writes(resource string) map[string][]e2e.AuditEvent {
+func (t tenure) String() string { return fmt.Sprintf("%s from %.4f to %.4f", t.of, t.from, t.to) }
+
+// writes are those of one object.
+type writes struct {
+	made    []e2e.AuditEvent // in the order in which the API server made them
+	perhaps []e2e.AuditEvent // have an error for an answer, as if etcd is slow or the client is gone
+}
+
+// writes are those of objects of a resource in the app's namespace, by the name of the object.
+func (a *app) writes(resource string) map[string]writes {
 	a.t.Helper()
 	events, err := cluster.Audit()
 	require.NoError(a.t, err)
-	writes := map[string][]e2e.AuditEvent{}
+	all := map[string]writes{}
 	for _, e := range events {
-		if e.Namespace == a.namespace && e.Resource == resource && e.Write() && e.Code < 300 {
-			writes[e.Name] = append(writes[e.Name], e)
+		if e.Namespace != a.namespace || e.Resource != resource || !e.Write() {
+			continue
 		}
+		of := all[e.Name]
+		switch {
+		case e.Code < 300:
+			of.made = append(of.made, e)
+		case e.Code >= 499:
+			of.perhaps = append(of.perhaps, e)
+		}
+		all[e.Name] = of
 	}
-	for _, of := range writes { // until here in the order in which they ended
-		for i := range of[1:] {
-			if of[i+1].ResourceVersion == "" { // a deletion: its answer has no object
-				of[i+1].ResourceVersion = of[i].ResourceVersion
+	for _, of := range all { // until here in the order in which they ended
+		for i := range of.made {
+			if i > 0 && of.made[i].ResourceVersion == "" { // a deletion: its answer has no object
+				of.made[i].ResourceVersion = of.made[i-1].ResourceVersion
 			}
 		}
-		slices.SortStableFunc(of, func(one, other e2e.AuditEvent) int {
+		slices.SortStableFunc(of.made, func(one, other e2e.AuditEvent) int {
 			order, err := resourceversion.CompareResourceVersion(one.ResourceVersion, other.ResourceVersion)
 			assert.NoError(a.t, err)
 			return order
 		})
 	}
-	return writes
+	return all
 }
 
-// tenures returns those that writes of one object amount to. of returns whose it is after a write;
-// empty: no one's.
-func tenures(writes []e2e.AuditEvent, of func(e2e.AuditEvent) string) (all []tenure) {
-	before := ""
-	for _, e := range writes {
+// tenures returns those that the writes amount to. of returns whose the object is after a write; empty:
+// no one's. A write that was perhaps made may have given it: the answer to the next one shows it.
+func (w writes) tenures(of func(e2e.AuditEvent) string) (all []tenure) {
+	before, last := "", time.Time{}
+	for _, e := range w.made {
+		from := e.Received
+		for _, p := range w.perhaps {
+			if p.Received.Before(from) && p.At.After(last) {
+				from = p.Received
+			}
+		}
+		last = e.Received
 		now := of(e)
 		if now == before {
 			continue
@@ -83,19 +107,49 @@ func tenures(writes []e2e.AuditEvent, of func(e2e.AuditEvent) string) (all []ten
 			all[len(all)-1].to = secondsOf(e.At)
 		}
 		if now != "" {
-			all = append(all, tenure{now, secondsOf(e.Received), math.Inf(1)})
+			all = append(all, tenure{now, secondsOf(from), math.Inf(1)})
 		}
 		before = now
 	}
 	return all
 }
 
+// The object belongs to a, and then to b.
+func TestTenures(t *testing.T) {
+	at := func(s float64) time.Time { return time.UnixMicro(int64(s * 1e6)) }
+	write := func(to string, received, answered float64) e2e.AuditEvent {
+		return e2e.AuditEvent{Holder: to, Received: at(received), At: at(answered)}
+	}
+	made := []e2e.AuditEvent{write("a", 1, 2), write("a", 3, 4), write("b", 6, 7), write("b", 8, 9)}
+	for name, test := range map[string]struct {
+		perhaps []e2e.AuditEvent
+		from    float64 // of b
+	}{
+		"all are known":                        {nil, 6},
+		"one before may have given it":         {[]e2e.AuditEvent{write("", 4.5, 5)}, 4.5},
+		"its answer may be late":               {[]e2e.AuditEvent{write("", 4.5, 9)}, 4.5},
+		"another answer has shown its outcome": {[]e2e.AuditEvent{write("", 2, 2.5)}, 6},
+		"the former owner may have it by one":  {[]e2e.AuditEvent{write("", 0.1, 0.2)}, 6},
+		"the owner may have made one, too":     {[]e2e.AuditEvent{write("", 8.5, 9)}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := writes{made, test.perhaps}.tenures(func(e e2e.AuditEvent) string { return e.Holder })
+			require.Len(t, all, 2)
+			assert.Equal(t, "a", all[0].of)
+			assert.InDelta(t, 7, all[0].to, 1e-6)
+			assert.Equal(t, "b", all[1].of)
+			assert.InDelta(t, test.from, all[1].from, 1e-6)
+			assert.True(t, math.IsInf(all[1].to, 1))
+		})
+	}
+}
+
 func secondsOf(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // leaseTenures are those of the Pods that held a Lease. Only a holder writes a Lease that
 // has one.
-func leaseTenures(writes []e2e.AuditEvent) []tenure {
-	return tenures(writes, func(e e2e.AuditEvent) string {
+func (w writes) leaseTenures() []tenure {
+	return w.tenures(func(e e2e.AuditEvent) string {
 		if e.Holder == "" {
 			return ""
 		}
@@ -106,11 +160,11 @@ func leaseTenures(writes []e2e.AuditEvent) []tenure {
 // leads are the tenures of leaders: of those that held a Lease, and of those that created a lock.
 func (a *app) leads() (all []tenure) {
 	a.t.Helper()
-	for _, writes := range a.writes("leases") {
-		all = append(all, leaseTenures(writes)...)
+	for _, of := range a.writes("leases") {
+		all = append(all, of.leaseTenures()...)
 	}
-	for _, writes := range a.writes("configmaps") {
-		all = append(all, tenures(writes, func(e e2e.AuditEvent) string {
+	for _, of := range a.writes("configmaps") {
+		all = append(all, of.tenures(func(e e2e.AuditEvent) string {
 			if e.Verb == "delete" {
 				return ""
 			}
@@ -145,33 +199,41 @@ func (a *app) judgeReigns() {
 // it, and while its Pod held the Lease of the shard.
 func (r ring) judgeStints(all map[string][]stint) {
 	r.t.Helper()
+	assert.Eventually(r.t, func() bool { return len(r.strayStints(all)) == 0 }, 10*time.Second, time.Second)
+	assert.Empty(r.t, r.strayStints(all), "pieces of work that the API server says another shard may have done")
+}
+
+// strayStints are the pieces of work that the API server knows nothing of, each with what it knows.
+func (r ring) strayStints(all map[string][]stint) (found []string) {
+	r.t.Helper()
 	record := api.RecordAnnotation("checksums", schema.GroupResource{Resource: "configmaps"})
-	strays := func() (found []stint) {
-		shards := map[string][]tenure{}
-		for name, writes := range r.writes("leases") {
-			shards[name] = leaseTenures(writes)
-		}
-		objects := r.writes("configmaps")
-		for object, stints := range all {
-			owners := tenures(objects[object], func(e e2e.AuditEvent) string {
-				var owner struct{ Shard, State string }
-				if json.Unmarshal([]byte(e.Annotations[record]), &owner) != nil || owner.State != "owned" {
-					return ""
+	shards := map[string][]tenure{}
+	for name, of := range r.writes("leases") {
+		shards[name] = of.leaseTenures()
+	}
+	objects := r.writes("configmaps")
+	for object, stints := range all {
+		owners := objects[object].tenures(func(e e2e.AuditEvent) string {
+			var owner struct{ Shard, State string }
+			if json.Unmarshal([]byte(e.Annotations[record]), &owner) != nil || owner.State != "owned" {
+				return ""
+			}
+			return owner.Shard
+		})
+		for _, s := range stints {
+			if !slices.ContainsFunc(owners, func(t tenure) bool {
+				return t.covers(t.of, s.begun, s.ended) && slices.ContainsFunc(shards[t.of], func(l tenure) bool {
+					return l.covers(string(s.pod), s.begun, s.ended)
+				})
+			}) {
+				leases := map[string][]tenure{}
+				for _, t := range owners {
+					leases[t.of] = shards[t.of]
 				}
-				return owner.Shard
-			})
-			for _, s := range stints {
-				if !slices.ContainsFunc(owners, func(t tenure) bool {
-					return t.covers(t.of, s.begun, s.ended) && slices.ContainsFunc(shards[t.of], func(l tenure) bool {
-						return l.covers(string(s.pod), s.begun, s.ended)
-					})
-				}) {
-					found = append(found, s)
-				}
+				found = append(found, fmt.Sprintf("%s: work of Pod %s from %.4f to %.4f; owned by %v; Leases of these %v",
+					object, s.pod, s.begun, s.ended, owners, leases))
 			}
 		}
-		return found
 	}
-	assert.Eventually(r.t, func() bool { return len(strays()) == 0 }, 10*time.Second, time.Second)
-	assert.Empty(r.t, strays(), "pieces of work that the API server says another shard may have done")
+	return found
 }
