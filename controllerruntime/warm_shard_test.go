@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,7 +40,7 @@ type shardProgram struct {
 	reconciled atomic.Int64
 }
 
-func newShardProgram(t *testing.T, server *apisim.Server) *shardProgram {
+func newShardProgram(t *testing.T, server *apisim.Server, wanted labels.Selector) *shardProgram {
 	t.Helper()
 	p := &shardProgram{connection: server.Client("a")}
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -49,7 +50,7 @@ func newShardProgram(t *testing.T, server *apisim.Server) *shardProgram {
 	var err error
 	p.replica, err = replica.New(p.connection.Config(), replica.Config{
 		Namespace: "default", Ring: "r", Identity: "a", StepDown: 3 * time.Second, Mapper: mapper,
-		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Selector: wanted}},
 		Tune: func(parts *replica.Parts) {
 			parts.Lease.OnLost = func(err error) { assert.NoError(t, err, "it should step down") }
 		},
@@ -93,6 +94,42 @@ func (p *shardProgram) run(ctx context.Context) error {
 	})
 }
 
+// The manager's cache has no selector of its own. In an outage, an object of no shard changes: the
+// informer's selector keeps it from this cache, which so hears nothing of that version for a minute.
+func TestATermOfAShardDoesNotWaitForObjectsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		user := kubernetes.NewForConfigOrDie(server.Client("user").Config()).CoreV1().ConfigMaps("default")
+		for name, set := range map[string]labels.Set{"c": {"ring": "r"}, "other": nil} {
+			_, err := user.Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		p := newShardProgram(t, server, labels.SelectorFromSet(labels.Set{"ring": "r"}))
+		p.standby.Options.Cache.ByObject = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.run(ctx) }()
+		time.Sleep(time.Minute)
+		require.Positive(t, p.reconciled.Load())
+
+		p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
+		time.Sleep(11 * time.Second)
+		p.reconciled.Store(0)
+		other, err := user.Get(t.Context(), "other", metav1.GetOptions{})
+		require.NoError(t, err)
+		other.Data = map[string]string{"is": "changed"}
+		_, err = user.Update(t.Context(), other, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		p.connection.Inject(apisim.Faults{})
+		time.Sleep(15 * time.Second)
+		assert.Positive(t, p.reconciled.Load())
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+}
+
 // A shard that has stepped down, and takes its lease back, lists nothing again. Its controllers are
 // new ones.
 func TestAShardThatStepsDownKeepsItsCaches(t *testing.T) {
@@ -105,7 +142,7 @@ func TestAShardThatStepsDownKeepsItsCaches(t *testing.T) {
 			}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		p := newShardProgram(t, server)
+		p := newShardProgram(t, server, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.run(ctx) }()

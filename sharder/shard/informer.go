@@ -175,6 +175,10 @@ func (i *informer) run(ctx context.Context) {
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
 
+// Source lists and watches what the informer shows: the ListerWatcher that it was made from, with the
+// shard's selector. Module controllerruntime asks for it.
+func (i *informer) Source() cache.ListerWatcher { return i.source }
+
 // SetTransform implements cache.SharedInformer. The transform keeps the ring's labels and record:
 // without them, every object would be sent back to the sharder.
 func (i *informer) SetTransform(transform cache.TransformFunc) error {
