@@ -68,7 +68,9 @@ func (w *warmCache) wrap(inner cache.NewCacheFunc) cache.NewCacheFunc {
 			source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {
 			informer := newInformer(source, example, resync, indexers)
-			if selected, ok := informer.(interface{ Source() toolscache.ListerWatcher }); ok {
+			if selected, ok := informer.(interface {
+				Source() toolscache.ListerWatcher
+			}); ok {
 				source = selected.Source() // that of a shard's informer shows no objects of others
 			}
 			w.record(example, &fresh.Cache{Informer: informer, Source: source})
