@@ -232,18 +232,18 @@ func (r ring) strayStints(all map[string][]stint) (found []string) {
 			return owner.Shard
 		})
 		for _, s := range stints {
-			if !slices.ContainsFunc(owners, func(t tenure) bool {
-				return t.covers(t.of, s.begun, s.ended) && slices.ContainsFunc(shards[t.of], func(l tenure) bool {
-					return l.covers(string(s.pod), s.begun, s.ended)
-				})
+			held := func(l tenure) bool { return l.covers(string(s.pod), s.begun, s.ended) }
+			if slices.ContainsFunc(owners, func(t tenure) bool {
+				return t.covers(t.of, s.begun, s.ended) && slices.ContainsFunc(shards[t.of], held)
 			}) {
-				leases := map[string][]tenure{}
-				for _, t := range owners {
-					leases[t.of] = shards[t.of]
-				}
-				found = append(found, fmt.Sprintf("%s: work of Pod %s from %.4f to %.4f; owned by %v; Leases of these %v",
-					object, s.pod, s.begun, s.ended, owners, leases))
+				continue
 			}
+			leases := map[string][]tenure{}
+			for _, t := range owners {
+				leases[t.of] = shards[t.of]
+			}
+			found = append(found, fmt.Sprintf("%s: Pod %s from %.4f to %.4f; owned by %v; their Leases are of %v",
+				object, s.pod, s.begun, s.ended, owners, leases))
 		}
 	}
 	return found
