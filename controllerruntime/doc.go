@@ -44,7 +44,8 @@
 //
 //   - An informer lists once in the life of the process, unless its watch breaks
 //     (TestCachesSurviveTerms, TestAShardThatStepsDownKeepsItsCaches). In each term, it costs at
-//     most what fresh.Wait does, for a shard twice that: a list of one object and short watches.
+//     most what fresh.Wait does, for a shard twice that: a list of one object and short watches
+//     (TestATermOfAShardDoesNotWaitForObjectsOfOthers).
 //   - The controllers of a term begin when fresh.Wait says that their caches show what the terms
 //     before have written. Nor do Get and List of the term's client return before that. This holds
 //     for caches that the term makes, too (TestReadsOfATermAreFresh,

@@ -44,18 +44,24 @@ type Uninstall struct {
 }
 
 // Look reads what there is to remove. Without a Lease of a shard that is what a removal has left that
-// did not come to its end. If there is nothing, the error is an [ErrNoRing].
+// did not come to its end. If there is nothing, or nothing but an election that the user has named, the
+// error is an [ErrNoRing].
 func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 	var rights Rights
 	var err error
 	u.Read, err = c.Ring(ctx, u.Query, &rights)
 	switch {
 	case !errors.Is(err, ErrNoRing):
-	case len(u.Read.Objects) > 0, u.Read.Sharder != nil:
+	case len(u.Read.Objects) > 0, u.Read.Sharder != nil && !u.Sure:
 		err = nil
 	default:
-		if there, failure := c.hasHistory(ctx, u.Query, &rights); there || failure != nil {
+		there, failure := c.hasHistory(ctx, u.Query, &rights)
+		switch {
+		case there, failure != nil:
 			err = failure
+		case u.Read.Sharder != nil: // it may be that of another ring, or of no ring
+			err = fmt.Errorf("%w; the Lease %s alone is not deleted: if it is of this ring, delete it with kubectl",
+				err, u.Query.Election)
 		}
 	}
 	return errors.Join(err, rights.Err())

@@ -143,6 +143,21 @@ func TestUninstallNeedsToKnowTheElection(t *testing.T) {
 	})
 }
 
+// The name of the ring is mistyped. What is named besides may be the election of others.
+func TestUninstallOfNothingSparesTheElectionThatWasNamed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		before := w.left()
+		_, err := w.kubectl("uninstall", "chekcsums", "--confirm", "--election=checksums-sharder")
+		assert.ErrorContains(t, err, "no Lease of a shard of this ring: chekcsums in namespace ns")
+		assert.ErrorContains(t, err, "the Lease checksums-sharder alone is not deleted")
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+	})
+}
+
 // Two rings of one name, each in its namespace, have the same labels on their objects. The shards of
 // the other one are not proved to have ended.
 func TestUninstallSparesARingOfTheSameName(t *testing.T) {
