@@ -34,11 +34,11 @@ type Config struct {
 	// a port belong to one instance at a time. Instances on one address need different ports.
 	Ports []Port
 
-	// Incarnation is the UID of this Pod, for example from the downward API. With it, on Linux, a
+	// PodUID is the UID of this Pod, for example from the downward API. With it, on Linux, a
 	// process that was restarted with other Ports or Addresses immediately removes the entries of
 	// the process before it. Without it they stay until they expire. No process on another machine,
 	// or in another network namespace, may have the same value. Default: none.
-	Incarnation string
+	PodUID string
 
 	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default:
 	// ConfigMapStore{}.
@@ -153,7 +153,7 @@ func (c Config) validate() error {
 		}
 	}
 	c.validatePorts(&review)
-	review.Value("Incarnation", c.Incarnation, incarnationProblems(c.Incarnation))
+	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))
 	review.Add(c.Store.problems(c)...)
 	if c.Interval < minInterval {
 		review.Value("Interval", c.Interval.String(), []string{fmt.Sprintf("must be at least %v", minInterval)})

@@ -113,13 +113,13 @@ func TestBadConfigIsRefused(t *testing.T) {
 			func(c *endpoints.Config) { c.Settings = "web-endpoints" },
 			`endpoints: ConfigMapStore.Name: must be another ConfigMap than Settings (got "web-endpoints")`,
 		},
-		"long incarnation": {
-			func(c *endpoints.Config) { c.Incarnation = strings.Repeat("a", 254) },
-			`endpoints: Incarnation: must be no more than 253 characters`,
+		"long Pod UID": {
+			func(c *endpoints.Config) { c.PodUID = strings.Repeat("a", 254) },
+			`endpoints: PodUID: must be no more than 253 characters`,
 		},
-		"bad incarnation": {
-			func(c *endpoints.Config) { c.Incarnation = "a\n" },
-			`endpoints: Incarnation: must be valid UTF-8 without control characters (got "a\n")`,
+		"bad Pod UID": {
+			func(c *endpoints.Config) { c.PodUID = "a\n" },
+			`endpoints: PodUID: must be valid UTF-8 without control characters (got "a\n")`,
 		},
 		"negative timeout": {
 			func(c *endpoints.Config) { c.WithdrawTimeout = -1 },

@@ -72,7 +72,7 @@
 //     takes at most one Interval, or 4 s. Withdraw ends with its context.
 //   - A process that was restarted with other ports or addresses immediately removes the entries of
 //     the process before it, if that one is proven to have ended: both had the same
-//     [Config].Incarnation and had claimed it, which only one process of a Pod can do at a time.
+//     [Config].PodUID and had claimed it, which only one process of a Pod can do at a time.
 //     There is no other such proof: two instances of one address are two
 //     (TestEntriesOfAPredecessorAreRemovedAtOnce, TestNothingButAProvedPredecessorIsRemoved).
 //   - In a steady state each instance sends one write in each Interval, and none to what is
@@ -99,7 +99,7 @@
 //     between its decision and its write may, when it continues, remove an endpoint that has come
 //     back or restore one that has gone. Any instance repairs that within an Interval.
 //   - After a restart with other ports or addresses, the entries of the earlier process stay until
-//     they expire if its end is not proven: without Incarnation, on systems other than Linux, and
+//     they expire if its end is not proven: without PodUID, on systems other than Linux, and
 //     for a second process of a Pod, which cannot claim it while the first one has it. The same
 //     holds for endpoints under another port or address when the store was lost. Another name,
 //     protocol or hint of the same port is replaced at once.

@@ -25,8 +25,8 @@ type incarnation struct {
 
 func newIncarnation(config Config) incarnation {
 	return incarnation{
-		name:   config.Incarnation,
-		socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.Incarnation),
+		name:   config.PodUID,
+		socket: fmt.Sprintf("endpoints/%v/%s", config.service(), config.PodUID),
 		lock:   process.Lock,
 	}
 }

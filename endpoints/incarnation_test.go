@@ -46,7 +46,7 @@ func (k *kernel) occupy(name string) (release func(), err error) {
 func (k *kernel) of(c *cluster, address, pod string, change func(*endpoints.Config)) *instance {
 	c.Helper()
 	i := newInstance(c, address, func(config *endpoints.Config) {
-		config.Incarnation = pod
+		config.PodUID = pod
 		if change != nil {
 			change(config)
 		}

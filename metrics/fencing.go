@@ -97,8 +97,8 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 
 // alarming are the reasons of blocked fences that alerts query.
 var alarming = []string{
-	"ConfigurationChanged", "NoPowerDevice", "NotConfigured", "OwnPartition", "Quorum", "Repeats", "RestartNeeded",
-	"Storm", "ZoneStorm",
+	"ConfigurationChanged", "CoolDown", "NoPowerDevice", "NotConfigured", "OwnHost", "OwnPartition", "Paused",
+	"ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "Storm", "StorageUnreachable", "ZoneStorm",
 }
 
 // standing is the present state, as opposed to events.

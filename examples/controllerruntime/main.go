@@ -43,7 +43,7 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 	flag.StringVar(&c.Namespace, "namespace", "default", "namespace of the objects and of the Leases")
 	flag.StringVar(&c.Ring, "ring", "digests", "what all copies have in common")
 	flag.StringVar(&c.Identity, "identity", "", "name of this shard, the same after a restart; empty: hostname")
-	flag.StringVar(&c.PodUID, "incarnation", "",
+	flag.StringVar(&c.PodUID, "pod-uid", "",
 		"UID of this Pod, so that a restarted container need not wait; empty: none")
 	flag.DurationVar(&c.LeaseDuration, "lease-duration", 15*time.Second,
 		"how long a shard stays one without renewal; dead after twice that")

@@ -48,7 +48,7 @@ func run(ctx context.Context) error {
 	var config endpoints.Config
 	flag.StringVar(&config.Namespace, "namespace", "default", "namespace of the Service")
 	flag.StringVar(&config.Service, "service", "example-server", "name of the Service, which has no selector")
-	flag.StringVar(&config.Incarnation, "incarnation", "",
+	flag.StringVar(&config.PodUID, "pod-uid", "",
 		"UID of this Pod, by which entries of an earlier process are known; empty: none")
 	flag.StringVar(&config.Settings, "settings", "", "name of a ConfigMap with the key expire-duration; empty: none")
 	flag.DurationVar(&config.Interval, "interval", 10*time.Second, "time between two heartbeats")

@@ -48,7 +48,7 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 		"who had it before; not with -identity")
 	flag.DurationVar(&c.ReturnWithin, "return-within", 0,
 		"how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
-	flag.StringVar(&c.PodUID, "incarnation", "",
+	flag.StringVar(&c.PodUID, "pod-uid", "",
 		"UID of this Pod, so that a restarted container need not wait; empty: none")
 	flag.DurationVar(&c.LeaseDuration, "lease-duration", 15*time.Second,
 		"how long a shard stays one without renewal; dead after twice that")

@@ -108,6 +108,9 @@ var troubles = map[string]struct {
 	"FenceWaitsForSomebody": {happens: func(c *cluster) {
 		c.fencer().OnRecord(blocked("Repeats"))
 	}, within: 20 * time.Minute},
+	"FenceIsHeldUp": {happens: func(c *cluster) {
+		c.fencer().OnRecord(blocked("ProofTooOld"))
+	}, within: 20 * time.Minute},
 	"StormOfLostNodes": {happens: func(c *cluster) {
 		c.fencer().OnRecord(blocked("Storm"))
 	}, within: 20 * time.Minute},
@@ -157,10 +160,10 @@ func TestBlockedFences(t *testing.T) {
 		"ConfigurationChanged", "NoPowerDevice", "NotConfigured", "Quorum", "Repeats", "RestartNeeded",
 	}
 	storm := []string{"OwnPartition", "Storm", "ZoneStorm"}
-	known := []string{"CoolDown", "Paused", "Queue", "Rate", "SoonUnhealthy"}
-	all := slices.Concat(human, storm, known)
+	long := []string{"CoolDown", "OwnHost", "Paused", "ProofTooOld", "Queue", "Rate", "StorageUnreachable"}
+	all := slices.Concat(human, storm, long, []string{"SoonUnhealthy", "StillReady"})
 	var h *history
-	var long, changed, ended time.Time
+	var anHour, changed, ended time.Time
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		before, next := c.fencers[0], c.fencers[1]
@@ -168,7 +171,7 @@ func TestBlockedFences(t *testing.T) {
 			before.fencer.OnRecord(blocked(reason))
 		}
 		c.pass(time.Hour)
-		long = time.Now()
+		anHour = time.Now()
 		before.election.OnStoppedLeading(leaderelection.Term{}, nil)
 		next.election.OnStartedLeading(leaderelection.Term{})
 		for _, reason := range all {
@@ -196,12 +199,14 @@ func TestBlockedFences(t *testing.T) {
 		}
 		return found
 	}
-	for _, at := range []time.Time{long, changed} {
+	for _, at := range []time.Time{anHour, changed} {
 		assert.ElementsMatch(t, human, reasons("FenceWaitsForSomebody", at))
 		assert.ElementsMatch(t, storm, reasons("StormOfLostNodes", at))
+		assert.ElementsMatch(t, long, reasons("FenceIsHeldUp", at))
 	}
 	assert.Empty(t, reasons("FenceWaitsForSomebody", ended))
 	assert.Empty(t, reasons("StormOfLostNodes", ended))
+	assert.Empty(t, reasons("FenceIsHeldUp", ended))
 }
 
 // Where no replica of any election has ever been scraped, that is reported, too.
