@@ -16,24 +16,28 @@
 // # What the parent does
 //
 // It forwards signals and exits as the child did. It does nothing else while the child lives, and
-// uses some 7 MB of memory. When the child has ended, it
+// uses some 7 MB of memory. When the child has ended, and has not released its leases, it
 //
 //  1. kills what the child has left behind, and waits until all of that has ended;
 //  2. waits for a Margin, unless the guard of the lease was installed and every guarded request had
-//     an answer. A request that was sent may still be under way;
+//     an answer. A request that was sent may still be under way. If one has failed, it waits until
+//     the API server has given it up, and a Margin;
 //  3. reads the Lease. If its last writer is the child, it empties it, by one conditional write.
 //
-// It does so only before the deadline of the child's term. After that, the Lease expires by itself.
+// After the deadline of the child's term it does the first only, and the Lease expires by itself.
 //
 // # Guaranteed
 //
 // In brackets: the test that fails without it.
 //
 //   - A Lease is released only when the child and all its descendants have ended
-//     (TestDescendantsEndBeforeTheRelease).
+//     (TestDescendantsEndBeforeTheRelease). They also end, within a quarter of a Margin, if the
+//     child has ended past its deadline (TestDescendantsEndPastTheDeadline).
 //   - At least a Margin passes between a guarded request without an answer and the release, as
 //     before a term that begins after expiry (TestRequestsUnderWayAreWaitedFor,
-//     TestSimulatedSupervisors in package leaderelection).
+//     TestSimulatedSupervisors in package leaderelection). One that has failed before the death is
+//     waited for as in a clean release (TestReleaseOfAnOrphanWaitsForItsRequests in package
+//     internal/leasehold).
 //   - A record of another process, or of another term, is never changed, however late the parent
 //     reads or writes (TestSimulatedSupervisors).
 //   - The child does not outlive the parent: the kernel kills it (TestChildDiesWithItsSupervisor).

@@ -23,7 +23,8 @@ func (p *page) settle(code int) {
 	if len(held) == 0 {
 		return
 	}
-	var last time.Duration
+	// Past the deadlines, too, nothing of the child may act on: another process leads soon.
+	last := process.SinceBoot() + held[0].Timing.Margin/4
 	for _, h := range held {
 		last = max(last, h.Until)
 	}

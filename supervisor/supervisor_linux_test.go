@@ -203,6 +203,23 @@ func TestDescendantsEndBeforeTheRelease(t *testing.T) {
 	assert.Empty(t, state, "the daemon")
 }
 
+// The kernel kills a child that is stopped past its deadline, and so do others.
+func TestDescendantsEndPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	f := start(t, "leader")
+	f.Tell("start a daemon")
+	daemon := f.Line()
+	pid, err := strconv.Atoi(f.leader)
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	<-time.After(duration)
+	require.NotEmpty(t, status(daemon, "State"))
+	f.kill(t)
+	assert.Equal(t, "exit status 137", f.End())
+	assert.Empty(t, status(daemon, "State"), "the daemon")
+	assert.Contains(t, f.Rest(), "its Lease default/l is not released: its term has ended by itself")
+}
+
 func TestChildDiesWithItsSupervisor(t *testing.T) {
 	t.Parallel()
 	f := start(t, "leader")

@@ -18,7 +18,7 @@
 //	                             bellwether exits with its exit code
 //	bellwether is killed         the kernel kills the program; its supervisor kills the rest and releases the
 //	                             Lease a Margin later (package supervisor)
-//	bellwether is stopped        the kernel kills both half a Margin after the deadline
+//	bellwether is stopped        the kernel kills both half a Margin after the deadline, and its supervisor the rest
 //
 // A Margin passes between a SIGKILL and the release, because requests may be under way then. A
 // program that ends by itself has no request under way. The deadline is a Margin before the Lease

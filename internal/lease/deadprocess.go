@@ -24,13 +24,14 @@ var (
 	ErrTooYoung = errors.New("it died soon after it had taken the lease, perhaps in a crash loop")
 )
 
-// Wait returns how long after the death a request of the process may still be under way: a margin,
-// as after a term that expires, unless all guarded requests had an answer.
+// Wait returns how long after the death a request of the process may still be carried out. That is a
+// margin for those under way, whose connections end with the process, and until OpenUntil for those
+// that have failed. It is zero if all guarded requests had an answer.
 func (o Orphan) Wait(died time.Duration) time.Duration {
 	if o.Guarded && o.Open == 0 && o.OpenUntil <= died {
 		return 0
 	}
-	return o.Timing.Margin
+	return max(o.Timing.Margin, o.OpenUntil-died)
 }
 
 // FreeAt returns when the lease may be released. If it must not be, it returns [ErrNoTerm],

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -51,7 +53,8 @@ func (s *Store) release(ctx context.Context, process string, timeout time.Durati
 		if !r.WrittenBy(process) {
 			return fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
 		}
-		stamps := lease.StampsAfter(r.Lease().Spec.RenewTime.Time)
+		// Somebody else may have removed the renew time.
+		stamps := lease.StampsAfter(ptr.Deref(r.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
 		_, err = s.Write(ctx, timeout, r.Release(stamps.Next(now)), r)
 		if !apierrors.IsConflict(err) || conflicts == maxConflicts {
 			return err

@@ -83,6 +83,16 @@ func TestOrphanIsReleased(t *testing.T) {
 	})
 }
 
+// Somebody else has removed what the API does not require.
+func TestOrphanWithoutARenewTimeIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOrphanage(t)
+		o.update(t, func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil })
+		require.NoError(t, o.release(t))
+		assert.True(t, o.record(t).Released())
+	})
+}
+
 func TestOrphanIsNotReleased(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -122,6 +132,7 @@ func TestReleaseOfAnOrphanWaitsForItsRequests(t *testing.T) {
 		{"all were answered", func(*lease.Entries) {}, 0},
 		{"one has no answer", func(e *lease.Entries) { e.Open = 1 }, margin},
 		{"one has failed", func(e *lease.Entries) { e.OpenUntil = 76 * time.Second }, margin},
+		{"one may be carried out longer", func(e *lease.Entries) { e.OpenUntil = 79 * time.Second }, 4 * time.Second},
 		{"one has failed long ago", func(e *lease.Entries) { e.OpenUntil = 74 * time.Second }, 0},
 		{"they were not counted", func(e *lease.Entries) { e.Guarded = false }, margin},
 	} {

@@ -112,6 +112,19 @@ func TestWitnessReleasesAMarginAfterTheReport(t *testing.T) {
 	}
 }
 
+// Somebody else has removed what the API does not require.
+func TestWitnessReleasesALeaseWithoutARenewTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, zap.NewNop())
+		defer s.witness.Close()
+		s.change(t, func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil })
+		s.see(t)
+		s.report(t, terminated("MARK"))
+		time.Sleep(4 * time.Second)
+		assert.True(t, s.record(t).Released())
+	})
+}
+
 func TestWitnessLeavesTheLeaseOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, zap.NewNop())

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"debug/elf"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,18 +16,28 @@ import (
 // cache, which the child shares.
 func shrink() {
 	debug.FreeOSMemory()
-	program, err := os.Readlink("/proc/self/exe")
+	const self = "/proc/self/exe"
+	name, err := os.Readlink(self)
 	if err != nil {
 		return
 	}
+	file, err := elf.Open(self)
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	// A loader has written to data before they became read-only (-buildmode=pie): the file has others.
+	relocated := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO })
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
 		var start, end uintptr
 		var mode string
-		if _, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); err != nil || mode[1] == 'w' ||
-			!strings.HasSuffix(strings.TrimSpace(line), program) {
+		_, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode)
+		if err != nil || !strings.HasSuffix(strings.TrimSpace(line), name) {
 			continue
 		}
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED) // without it, it is larger
+		if code := mode == "r-xp"; code || mode == "r--p" && !relocated {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED) // without it, it is larger
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -244,4 +245,22 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = terminal.Close() })
 	return keyboard, terminal
+}
+
+// The loader of such a program changes pages of it that are read-only afterwards.
+func TestProgramThatMayBeAnywhereIsSupervised(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"exe", "pie"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "supervised")
+			build := exec.CommandContext(t.Context(), "go", "build", "-buildmode="+mode, "-o", file, "./testdata/supervised")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0")
+			out, err := build.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			out, err = exec.CommandContext(t.Context(), file).CombinedOutput()
+			assert.EqualError(t, err, "exit status 3")
+			assert.Equal(t, "ended: 3\n", string(out))
+		})
+	}
 }

@@ -226,17 +226,24 @@ func TestProgramDiesWithBellwether(t *testing.T) {
 
 func TestStoppedBellwether(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
-	a := c.start("a", shared.Admin())
-	c.term(1)
-	c.start("b", shared.Admin())
-	stopped := time.Now()
-	require.NoError(t, a.Signal(syscall.SIGSTOP))
-	second := c.term(2)
-	first := c.term(1)
-	assert.GreaterOrEqual(t, second.first().Sub(first.last()), margin/2-20*time.Millisecond)
-	assert.LessOrEqual(t, first.last().Sub(stopped), duration-margin/2+c.gauge.Slack(stopped))
-	assert.Equal(t, 137, c.exit(a))
+	for name, flags := range map[string][]string{
+		"a program": nil, "and a child in another session": {"--", "-leave"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrew(t)
+			a := c.start("a", shared.Admin(), flags...)
+			c.term(1)
+			c.start("b", shared.Admin())
+			stopped := time.Now()
+			require.NoError(t, a.Signal(syscall.SIGSTOP))
+			second := c.term(2)
+			first := c.term(1)
+			assert.GreaterOrEqual(t, second.first().Sub(first.last()), margin/2-20*time.Millisecond)
+			assert.LessOrEqual(t, first.last().Sub(stopped), duration-margin/2+c.gauge.Slack(stopped))
+			assert.Equal(t, 137, c.exit(a))
+		})
+	}
 }
 
 // The network fails. A program that heeds SIGTERM ends before the deadline, another one at it.
