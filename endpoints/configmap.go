@@ -108,6 +108,7 @@ func (s *configMap) String() string { return "ConfigMap " + s.name.String() }
 
 func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
+	err = kube.Named(m, s.name.Name, err)
 	switch {
 	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
 		return snapshot{}, nil
@@ -173,6 +174,7 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}, Data: data,
 	}, metav1.CreateOptions{})
+	err = kube.Named(m, s.name.Name, err)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
@@ -244,6 +246,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	}
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Patch(ctx, s.name.Name, types.JSONPatchType, body,
 		metav1.PatchOptions{})
+	err = kube.Named(m, s.name.Name, err)
 	switch {
 	case tooLarge(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
@@ -259,7 +262,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 // tooLarge reports whether the API server refused an object for its size.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	if !kube.Stated(err) || !errors.As(err, &status) { // a proxy, too, may find a request too large
 		return false
 	}
 	if status.Status().Code == http.StatusRequestEntityTooLarge {

@@ -135,7 +135,7 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	options := metav1.ListOptions{LabelSelector: s.labels().String(), Limit: leasePage}
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
-		if err != nil {
+		if err = kube.Versioned(s.client, page, err); err != nil {
 			return snapshot{}, requestError("list",
 				fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace),
 				coordinationv1.Resource("leases"), err)
@@ -220,6 +220,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	} else {
 		l, err = api.Create(ctx, l, metav1.CreateOptions{})
 	}
+	err = kube.Named(l, s.name, err)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, s.explainExisting(ctx)
@@ -238,6 +239,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 // contain it.
 func (s *leases) explainExisting(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
+	err = kube.Named(l, s.name, err)
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
@@ -250,7 +252,8 @@ func (s *leases) explainExisting(ctx context.Context) error {
 func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
 
 // remove deletes Leases if they are as they were read. A Lease that another instance has deleted
-// counts as gone, but not as removed.
+// counts as gone, but not as removed. client-go takes any answer with the code 200 for a deletion, so
+// the API server is asked once more about the own Lease. The next round sees those of others.
 func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
 	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {
@@ -258,6 +261,9 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		err := s.client.CoordinationV1().Leases(s.namespace).Delete(ctx, key, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 		})
+		if err == nil && key == s.name {
+			err = s.requireDeleted(ctx, l)
+		}
 		about := "Lease " + s.namespace + "/" + key
 		switch {
 		case kube.Absent(err, coordinationv1.Resource("leases"), key):
@@ -271,4 +277,20 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		delete(next.entries, key)
 	}
 	return next, removed, nil
+}
+
+var errNotDeleted = errors.New("it is still there, although the answer said that it was deleted")
+
+// requireDeleted returns an error unless a Lease is gone, or about to be. A finalizer may keep it.
+func (s *leases) requireDeleted(ctx context.Context, deleted *coordinationv1.Lease) error {
+	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, deleted.Name, metav1.GetOptions{})
+	switch err = kube.Named(l, deleted.Name, err); {
+	case kube.Absent(err, coordinationv1.Resource("leases"), deleted.Name):
+		return nil
+	case err != nil:
+		return err
+	case l.UID == deleted.UID && l.DeletionTimestamp == nil:
+		return errNotDeleted
+	}
+	return nil
 }

@@ -47,8 +47,8 @@ func (p publication) endpoints() []Endpoint {
 func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
-	if now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name,
-		metav1.GetOptions{}); err != nil {
+	now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
+	if err = kube.Named(now.service, p.service.Name, err); err != nil {
 		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
@@ -62,7 +62,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		List(ctx,
 			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
 				discoveryv1.LabelManagedBy + "=" + ManagedBy})
-	if err != nil {
+	if err = kube.Versioned(p.client, list, err); err != nil {
 		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
 			discoveryv1.Resource("endpointslices"), err)
 	}
@@ -84,6 +84,7 @@ func (p *publisher) ours(s *discoveryv1.EndpointSlice) bool {
 
 func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflict, err error) {
 	e, err = p.client.CoreV1().Endpoints(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
+	err = kube.Named(e, p.service.Name, err)
 	switch {
 	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return nil, nil, nil
@@ -124,11 +125,12 @@ func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint
 func (p *publisher) write(ctx context.Context, c change) error {
 	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)
 	var verb, name string
+	var answer *discoveryv1.EndpointSlice
 	var err error
 	switch {
 	case c.before == nil:
 		verb, name = "create", c.after.Name
-		_, err = api.Create(ctx, c.after, metav1.CreateOptions{})
+		answer, err = api.Create(ctx, c.after, metav1.CreateOptions{})
 	case c.after == nil:
 		verb, name = "delete", c.before.Name
 		err = api.Delete(ctx, name, metav1.DeleteOptions{
@@ -136,7 +138,10 @@ func (p *publisher) write(ctx context.Context, c change) error {
 		})
 	default:
 		verb, name = "update", c.after.Name
-		_, err = api.Update(ctx, c.after, metav1.UpdateOptions{})
+		answer, err = api.Update(ctx, c.after, metav1.UpdateOptions{})
+	}
+	if answer != nil {
+		err = kube.Named(answer, name, err)
 	}
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	switch {
@@ -154,6 +159,7 @@ func (p *publisher) write(ctx context.Context, c change) error {
 func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
 	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
+	err = kube.Named(s, name, err)
 	switch {
 	case kube.Absent(err, discoveryv1.Resource("endpointslices"), name), err == nil && p.ours(s):
 		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
@@ -167,13 +173,15 @@ func (p *publisher) explainExisting(ctx context.Context, name string) error {
 func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEndpoints) error {
 	api := p.client.CoreV1().Endpoints(p.service.Namespace)
 	verb := "create"
+	var answer *legacyEndpoints
 	var err error
 	if standing == nil {
-		_, err = api.Create(ctx, wanted, metav1.CreateOptions{})
+		answer, err = api.Create(ctx, wanted, metav1.CreateOptions{})
 	} else {
 		verb = "update"
-		_, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
+		answer, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
 	}
+	err = kube.Named(answer, p.service.Name, err)
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err),
 		kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):

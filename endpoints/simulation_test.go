@@ -502,9 +502,6 @@ func answerOddly(w *sim.World, r *rand.Rand) {
 	if r.IntN(3) > 0 {
 		o.request = requests[kind][r.IntN(len(requests[kind]))]
 	}
-	if o.odd.code == http.StatusOK {
-		o.request = "GET services" // client-go takes that code for the answer to a deletion
-	}
 	w.State.Store("oddity", o)
 	value, _ := w.State.Load("book")
 	value.(*book).seen.add("odd answers")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -131,7 +132,8 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 			c.refused, pause = clock.Reading{}, c.backoff()
 		case !errors.As(err, new(*leasehold.AccessError)):
 			return nil, err
-		case !kube.RoleMissing(err):
+		case !kube.RoleMissing(err): // the refusals before, if any, were not for good
+			c.refused = clock.Reading{}
 		case c.refused == (clock.Reading{}):
 			c.refused = now
 			c.sayMissingRights(ctx)
@@ -176,7 +178,7 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list, err := c.client.CoordinationV1().Leases(c.config.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
-	if err != nil {
+	if err = kube.Versioned(c.client, list, err); err != nil {
 		err = &leasehold.AccessError{
 			Verb:  "list",
 			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,
@@ -206,7 +208,8 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 		released time.Time
 	}
 	var expected []returning
-	taken := map[string]bool{}
+	var free []int
+	exists := map[string]bool{}
 	for i := range leases {
 		l := &leases[i]
 		ordinal, ok := ordinalOf(l.Name, c.config.Ring)
@@ -214,16 +217,18 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 			continue
 		}
 		name := ordinalName(c.config.Ring, ordinal)
+		exists[name] = true
 		r := lease.RecordOf(l)
 		switch within := leaseformat.ReturnWithin(l.Annotations[shardrecord.ReturnAnnotation], MaxLeaseDuration); {
 		case c.named(name).reclaims(r, c.config.PodUID):
 			o.first = append(o.first, name)
-			taken[name] = true
 		case !r.Released():
-			taken[name] = true
 			o.leaving = o.leaving || r.Holder() == name && l.Annotations[shardrecord.LeavingAnnotation] != ""
 		case l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time).Abs() < within:
 			expected = append(expected, returning{name, l.Spec.RenewTime.Time})
+			free = append(free, ordinal)
+		default:
+			free = append(free, ordinal)
 		}
 	}
 	slices.SortFunc(expected, func(a, b returning) int { // first the one whose time ends first
@@ -232,8 +237,14 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 	for _, e := range expected {
 		o.first = append(o.first, e.name)
 	}
-	for ordinal := 0; o.lowest == ""; ordinal++ {
-		if name := ordinalName(c.config.Ring, ordinal); !taken[name] && !c.foreign[name] {
+	fresh := 0 // the first that has to be made
+	for exists[ordinalName(c.config.Ring, fresh)] || c.foreign[ordinalName(c.config.Ring, fresh)] {
+		fresh++
+	}
+	free = append(free, fresh)
+	slices.Sort(free)
+	for _, ordinal := range free {
+		if name := ordinalName(c.config.Ring, ordinal); o.lowest == "" && !c.foreign[name] && !c.deniedLately(name) {
 			o.lowest = name
 		}
 	}
@@ -297,9 +308,20 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 	}
 }
 
-// isDenied reports whether the API server has refused to write: then nothing was written.
+// isDenied reports whether the API server, or a policy or webhook, has refused to write: then nothing
+// was written. A webhook chooses the code; the default is 400.
 func isDenied(err error) bool {
-	return kube.Stated(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err))
+	var status apierrors.APIStatus
+	if !kube.Stated(err) || !errors.As(err, &status) {
+		return false
+	}
+	switch code := status.Status().Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict,
+		http.StatusTooManyRequests:
+		return false
+	default:
+		return 400 <= code && code < 500
+	}
 }
 
 func isForeign(err error) bool {

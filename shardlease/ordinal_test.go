@@ -332,15 +332,19 @@ func refuse(method string) func(http.RoundTripper) http.RoundTripper {
 
 // forbid answers requests of a method with 403 and this message.
 func forbid(method, message string) func(http.RoundTripper) http.RoundTripper {
+	return deny(method, http.StatusForbidden, `,"reason":"Forbidden","message":"`+message+`"`)
+}
+
+// deny has requests answered with a Status with this code and these fields.
+func deny(method string, code int, fields string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method != method {
 				return next.RoundTrip(r)
 			}
-			body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-				`"message":"` + message + `"}`
+			body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d%s}`, code, fields)
 			return &http.Response{
-				StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+				StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 				Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
 			}, nil
 		})
@@ -349,26 +353,81 @@ func forbid(method, message string) func(http.RoundTripper) http.RoundTripper {
 
 // A name that must not be made, as for a quota, does not keep a Pod from one that becomes free.
 func TestANameThatIsDeniedIsNotWaitedFor(t *testing.T) {
+	for name, denied := range map[string]func(http.RoundTripper) http.RoundTripper{
+		"by a quota": forbid(http.MethodPost, `leases.coordination.k8s.io \"r-1\" is forbidden: exceeded quota: q`),
+		"by a webhook": deny(http.MethodPost, http.StatusBadRequest,
+			`,"message":"admission webhook \"w\" denied the request: no"`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				first := claim(c, nil)
+				s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+				of := s.client.Config()
+				of.WrapTransport = denied
+				claimed := make(chan *shardlease.Lease, 1)
+				ctx, cancel := context.WithTimeout(c.Context(), time.Hour)
+				defer cancel()
+				go func() {
+					l, err := shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(of), config)
+					assert.NoError(c, err)
+					claimed <- l
+				}()
+				time.Sleep(10 * time.Minute)
+				assert.Empty(c, claimed)
+				assert.InDelta(c, 40, s.logs.FilterMessageSnippet("request failed").Len(), 5, "one line in each LeaseDuration")
+				require.NoError(c, first.stop())
+				released := time.Now()
+				s.Lease = <-claimed
+				require.NotNil(c, s.Lease)
+				assert.Less(c, time.Since(released), 3*time.Second)
+				assert.Equal(c, "r-0", s.Identity())
+				require.NoError(c, s.start(c).stop())
+			})
+		})
+	}
+}
+
+// r-0 must not be made, and r-1 has been free for long.
+func TestAFreeNameIsFoundBehindOneThatIsDenied(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		first := claim(c, nil)
+		first, second := claim(c, nil), claim(c, nil)
+		require.Equal(t, "r-1", second.Identity())
+		require.NoError(c, first.stop())
+		require.NoError(c, second.stop())
+		require.NoError(c, c.leases().Delete(c.Context(), "r-0", metav1.DeleteOptions{}))
+		time.Sleep(time.Hour)
 		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
 		of := s.client.Config()
-		of.WrapTransport = forbid(http.MethodPost, `leases.coordination.k8s.io \"r-1\" is forbidden: exceeded quota: q`)
-		claimed := make(chan *shardlease.Lease, 1)
-		go func() {
-			l, err := shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(of), config)
-			assert.NoError(c, err)
-			claimed <- l
-		}()
-		time.Sleep(10 * time.Minute)
-		assert.Empty(c, claimed)
-		assert.InDelta(c, 40, s.logs.FilterMessageSnippet("request failed").Len(), 5, "one line in each LeaseDuration")
-		require.NoError(c, first.stop())
-		released := time.Now()
-		s.Lease = <-claimed
-		assert.Less(c, time.Since(released), 3*time.Second)
-		assert.Equal(c, "r-0", s.Identity())
-		require.NoError(c, s.start(c).stop())
+		of.WrapTransport = forbid(http.MethodPost, `leases.coordination.k8s.io \"r-0\" is forbidden: exceeded quota: q`)
+		ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+		defer cancel()
+		l, err := shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(of), config)
+		require.NoError(c, err)
+		assert.Equal(c, "r-1", l.Identity())
+	})
+}
+
+// An API server that starts refuses once, in each of two outages.
+func TestRefusalsFarApartEndNoClaim(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		s, config := makeShard(c, func(config *shardlease.Config) { config.Identity = "" })
+		of, begun := s.client.Config(), time.Now()
+		refuse := forbid(http.MethodGet, `leases.coordination.k8s.io is forbidden: User \"u\" cannot list resource \"leases\"`)
+		of.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				switch at := time.Since(begun); {
+				case at < 100*time.Millisecond, 10*time.Minute < at && at < 10*time.Minute+3*time.Second:
+					return refuse(next).RoundTrip(r)
+				case at < 10*time.Minute:
+					return nil, io.ErrUnexpectedEOF
+				}
+				return next.RoundTrip(r)
+			})
+		}
+		l, err := shardlease.ClaimOrdinal(c.Context(), kubernetes.NewForConfigOrDie(of), config)
+		require.NoError(c, err)
+		assert.Equal(c, "r-0", l.Identity())
+		assert.Greater(c, time.Since(begun), 10*time.Minute)
 	})
 }
 
