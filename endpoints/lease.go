@@ -135,7 +135,7 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	options := metav1.ListOptions{LabelSelector: s.labels().String(), Limit: leasePage}
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
-		if err = kube.Versioned(s.client, page, err); err != nil {
+		if err = kube.Versioned(page, err); err != nil {
 			return snapshot{}, requestError("list",
 				fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace),
 				coordinationv1.Resource("leases"), err)

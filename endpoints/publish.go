@@ -62,7 +62,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		List(ctx,
 			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
 				discoveryv1.LabelManagedBy + "=" + ManagedBy})
-	if err = kube.Versioned(p.client, list, err); err != nil {
+	if err = kube.Versioned(list, err); err != nil {
 		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
 			discoveryv1.Resource("endpointslices"), err)
 	}

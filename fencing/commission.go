@@ -110,7 +110,8 @@ func (c *Controller) leading() *run {
 func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	return n, kube.Named(n, node, err)
 }
 
 // ask begins a commission unless something prevents it, and returns the value of the request.

@@ -17,6 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // checks reads the devices of healthy nodes, to find out whether each node could be fenced.
@@ -338,7 +339,7 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 // dies between write and Event, only the condition shows the change.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
 	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil || !ready(n) {
+	if err = kube.Named(n, node, err); err != nil || !ready(n) {
 		return err
 	}
 	condition := found.condition(c.config.Nodes.withDefaults().FenceReadyCondition)

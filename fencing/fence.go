@@ -373,6 +373,7 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	var looking sync.WaitGroup
 	looking.Go(func() { renewal, failed = f.lookAtLease(ctx, f.node) })
 	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
+	err = kube.Named(n, f.node, err)
 	looking.Wait()
 	if kube.Absent(err, corev1.Resource("nodes"), f.node) {
 		return statemachine.Node{Missing: true}, nil
@@ -390,6 +391,7 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 // lookAtLease returns a value that changes with each renewal of a node's Lease.
 func (c *Controller) lookAtLease(ctx context.Context, node string) (renewal string, err error) {
 	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
+	err = kube.Named(lease, node, err)
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), node):
 		return "", nil

@@ -53,6 +53,7 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 	}
 	s.used.Store(true)
 	object, err := s.client.CoreV1().Secrets(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	err = kube.Named(object, name, err)
 	kube.RoleOf(ctx).Refused(err)
 	switch {
 	case kube.Absent(err, corev1.Resource("secrets"), name):

@@ -232,10 +232,14 @@ func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, sha
 
 // merge sends a merge patch.
 func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	return bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return e.client(r.Resource, r.Namespace).Patch(e.throttle.watch(ctx), r.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: protocol.FieldManager})
 	})
+	if err == nil {
+		err = protocol.Applied(patch, o)
+	}
+	return o, err
 }
 
 // failed adds the request to an error, and the missing right if the server refused it.

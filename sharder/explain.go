@@ -190,6 +190,10 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	e.troubles.hook = nil
+	if e.leases.tracker, err = s.config.newTracker(); err != nil { // that of Run may be in use
+		return nil, nil, err
+	}
 	if _, err := e.leases.list(ctx); err != nil {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}

@@ -59,6 +59,7 @@ func (l *historyStore) read(ctx context.Context) (h protocol.History, problem, e
 	m, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		return l.kube.CoreV1().ConfigMaps(l.namespace).Get(ctx, HistoryName(l.ring), metav1.GetOptions{})
 	})
+	err = kube.Named(m, HistoryName(l.ring), err)
 	switch {
 	case l.absent(err):
 		return protocol.History{}, nil, nil
@@ -142,16 +143,21 @@ func (l *historyStore) write(ctx context.Context, h protocol.History) error {
 	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, l.ring)
 	next.Data = map[string]string{historyKey: h.Encode()}
 	verb := "update"
-	next, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
+	stored, err := bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		if l.stored == nil {
 			verb = "create"
 			return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: protocol.FieldManager})
 		}
 		return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: protocol.FieldManager})
 	})
+	err = kube.Named(stored, next.Name, err)
+	if err == nil && stored.Data[historyKey] != next.Data[historyKey] {
+		err = protocol.ErrPutBack
+	}
 	if err != nil {
 		return l.failed(verb, err)
 	}
-	l.stored, l.stands, l.known = next, h, h
+	l.stored, l.stands, l.known = stored, h, h
 	return nil
 }
+

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,6 +100,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 			return s.client.List(ctx, options)
 		})
+		err = kube.Versioned(page, err)
 		switch {
 		case apierrors.IsResourceExpired(err) && options.Continue != "" && continueOf(err) != "":
 			options.Continue = continueOf(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
@@ -245,5 +246,38 @@ func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
 		w.requirePlaced(20, "a", "b")
 		told := slices.DeleteFunc(w.told(), func(s string) bool { return s != "taken ghost" && s != "collected ghost" })
 		assert.Equal(t, []string{"taken ghost", "collected ghost"}, told)
+	})
+}
+
+// The trouble of a session that did not open is over when the next one has opened.
+func TestTroubleAtTheStartIsOver(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		var mu sync.Mutex
+		var said []error
+		c.Hooks.OnResource = func(s ResourceState) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, s.Err)
+		}
+		w.shard("a")
+		time.Sleep(time.Second)
+		defer w.sharder(c)()
+		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+			if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/configmaps") {
+				return apisim.Oddities[3](q)
+			}
+			return nil
+		}})
+		time.Sleep(5 * time.Second)
+		w.connection.Inject(apisim.Faults{})
+		w.create(10, "o")
+		time.Sleep(time.Minute)
+		w.requirePlaced(10, "a")
+		mu.Lock()
+		defer mu.Unlock()
+		require.NotEmpty(t, said)
+		assert.Error(t, said[0])
+		assert.NoError(t, said[len(said)-1])
 	})
 }

@@ -53,11 +53,16 @@ type session struct {
 }
 
 // open reads what a session needs to begin. With partly it may leave out resources.
-func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
+func (s *Sharder) open(ctx context.Context, partly bool) (_ *session, err error) {
 	e, err := s.newSession()
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			e.troubles.end() // the next session reports its own
+		}
+	}()
 	if e.unknown != nil {
 		if len(e.resources) == 0 || !partly {
 			return nil, e.unknown

@@ -62,7 +62,7 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
 			return g.client.List(ctx, options)
 		})
-		if err != nil {
+		if err = kube.Versioned(page, err); err != nil {
 			return "", g.failed("list", err)
 		}
 		for i := range page.Items {
@@ -234,6 +234,7 @@ func (g *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Le
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	l, err := g.client.Get(ctx, shard, metav1.GetOptions{})
+	err = kube.Named(l, shard, err)
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard):
 		return nil, nil

@@ -28,7 +28,7 @@ type Sharder struct {
 	config  Config
 	keys    protocol.Keys
 	busy    sync.Mutex          // held by Run
-	tracker *shardstate.Tracker // used by Run, or by follow before it
+	tracker *shardstate.Tracker // used by a session of Run, or by follow before it
 
 	mu      sync.Mutex
 	session *session // guarded by mu: that of Run; nil: none
@@ -52,17 +52,25 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	if err := errors.Join(append(errs, config.validate())...); err != nil {
 		return nil, err
 	}
-	tracker, err := shardstate.NewTracker(shardstate.Config{
-		Namespace: config.Namespace, Ring: config.Ring, LeaseDuration: config.LeaseDuration, GCPeriod: config.GCPeriod,
-	})
+	tracker, err := config.newTracker()
 	if err != nil {
-		return nil, fmt.Errorf("sharder: %w", err)
+		return nil, err
 	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
 	return &Sharder{
 		kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring),
 		tracker: tracker,
 	}, nil
+}
+
+func (c Config) newTracker() (*shardstate.Tracker, error) {
+	tracker, err := shardstate.NewTracker(shardstate.Config{
+		Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, GCPeriod: c.GCPeriod,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sharder: %w", err)
+	}
+	return tracker, nil
 }
 
 // Run distributes objects until ctx ends, and then returns nil. When it returns, all that it

@@ -178,7 +178,7 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list, err := c.client.CoordinationV1().Leases(c.config.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
-	if err = kube.Versioned(c.client, list, err); err != nil {
+	if err = kube.Versioned(list, err); err != nil {
 		err = &leasehold.AccessError{
 			Verb:  "list",
 			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,

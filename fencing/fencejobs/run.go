@@ -39,7 +39,7 @@ func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 		if apierrors.IsAlreadyExists(err) {
 			job, err = jobs.Get(ctx, r.ID, metav1.GetOptions{})
 		}
-		return err
+		return kube.Named(job, r.ID, err)
 	})
 	if err != nil {
 		// The Job may exist now or later. Without the Secret, its pod never starts.
@@ -56,11 +56,11 @@ func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 		return job, err
 	}
 	err = j.insist(ctx, func(ctx context.Context) error {
-		_, err := j.client.CoreV1().Secrets(j.config.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+		created, err := j.client.CoreV1().Secrets(j.config.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // the name is unique to this Job
 			return nil
 		}
-		return err
+		return kube.Named(created, secret.Name, err)
 	})
 	if err != nil {
 		return job, fmt.Errorf("create the Secret of the Job: %w", err)
@@ -133,6 +133,7 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	defer cancel()
 	var seen sight
 	now, err := j.client.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
+	err = kube.Named(now, job.Name, err)
 	switch {
 	case err == nil && now.UID == job.UID:
 		seen.job = now
@@ -142,7 +143,7 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	pods, err := j.client.CoreV1().
 		Pods(job.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(job.UID)})
-	if err != nil {
+	if err = kube.Versioned(pods, err); err != nil {
 		return seen, fmt.Errorf("look at the Job's pods: %w", err)
 	}
 	for _, pod := range pods.Items {

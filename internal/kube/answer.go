@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/watchlist"
 )
 
 var errNotAnswered = errors.New("the answer is not an API server's")
@@ -20,10 +19,10 @@ func Named(answer metav1.Object, name string, err error) error {
 }
 
 // Versioned returns err. Without one, it returns an error if a list has no version: any JSON that
-// something between sends with the code 200 decodes as an empty list without one. client has sent the
-// request: the lists of fake clients have no version.
-func Versioned(client any, list metav1.ListInterface, err error) error {
-	if err == nil && list.GetResourceVersion() == "" && !watchlist.DoesClientNotSupportWatchListSemantics(client) {
+// something between sends with the code 200 decodes as an empty list without one. The lists of fake
+// clients have versions.
+func Versioned(list metav1.ListInterface, err error) error {
+	if err == nil && list.GetResourceVersion() == "" {
 		return fmt.Errorf("%w: it is a list without a version", errNotAnswered)
 	}
 	return err

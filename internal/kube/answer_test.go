@@ -25,7 +25,7 @@ func TestAnotherAnswer(t *testing.T) {
 		created, err := maps.Create(t.Context(), m, metav1.CreateOptions{})
 		require.NoError(t, kube.Named(created, "m", err), name)
 		list, err := maps.List(t.Context(), metav1.ListOptions{})
-		require.NoError(t, kube.Versioned(c, list, err), name)
+		require.NoError(t, kube.Versioned(list, err), name)
 		read, err := maps.Get(t.Context(), "none", metav1.GetOptions{})
 		assert.True(t, kube.Absent(kube.Named(read, "none", err), corev1.Resource("configmaps"), "none"), name)
 	}
@@ -36,5 +36,5 @@ func TestAnotherAnswer(t *testing.T) {
 	assert.ErrorContains(t, kube.Named(read, "m", err), `an object with the name "", not "m"`)
 	list, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err, "client-go believes it")
-	assert.ErrorContains(t, kube.Versioned(c, list, err), "a list without a version")
+	assert.ErrorContains(t, kube.Versioned(list, err), "a list without a version")
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -140,7 +141,7 @@ func (s *Shard) readLive(ctx context.Context, at protocol.Address) (
 	list, err := s.metadata.Resource(at.Resource).Namespace(at.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, at.Name).String(),
 	})
-	if err != nil {
+	if err = kube.Versioned(list, err); err != nil {
 		return nil, "", err
 	}
 	for i := range list.Items { // client-go's fakes do not select by name
@@ -170,6 +171,10 @@ func (s *Shard) returnObject(
 func (s *Shard) patch(ctx context.Context, at protocol.Address, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	return s.metadata.Resource(at.Resource).Namespace(at.Namespace).
+	answer, err := s.metadata.Resource(at.Resource).Namespace(at.Namespace).
 		Patch(ctx, at.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: shardManager})
+	if err == nil {
+		err = protocol.Applied(patch, answer)
+	}
+	return answer, err
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -59,7 +60,7 @@ func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*co
 	} else {
 		l, err = leases.Update(ctx, a.lease, metav1.UpdateOptions{})
 	}
-	if err != nil {
+	if err = kube.Named(l, a.lease.Name, err); err != nil {
 		return nil, &leasehold.AccessError{
 			Verb:  verb,
 			Lease: types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, Err: err,

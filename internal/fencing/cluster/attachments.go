@@ -85,7 +85,7 @@ func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.V
 		ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errNoReply)
 		defer cancel()
 		page, err := n.client.StorageV1().VolumeAttachments().List(ctx, options)
-		return page, explain(ctx, err)
+		return page, explain(ctx, kube.Versioned(page, err))
 	})
 	// No field selector selects by node.
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {

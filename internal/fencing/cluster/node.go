@@ -104,6 +104,7 @@ func (n *Node) get(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	node, err := n.client.CoreV1().Nodes().Get(ctx, n.config.Name, metav1.GetOptions{})
+	err = kube.Named(node, n.config.Name, err)
 	if n.absent(err) || err == nil && node.UID != n.config.UID {
 		return nil, ErrNodeGone
 	}

@@ -96,7 +96,7 @@ func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.P
 		ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errNoReply)
 		defer cancel()
 		page, err := n.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
-		return page, explain(ctx, err)
+		return page, explain(ctx, kube.Versioned(page, err))
 	})
 	// A list without a resourceVersion is consistent.
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", n.config.Name).String()}
@@ -238,7 +238,7 @@ func (n *Node) pod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	var fresh *corev1.Pod
 	err := ask(ctx, func(ctx context.Context) (err error) {
 		fresh, err = n.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		return err
+		return kube.Named(fresh, pod.Name, err)
 	})
 	if kube.Absent(err, corev1.Resource("pods"), pod.Name) || err == nil && fresh.UID != pod.UID {
 		return nil, errPodGone

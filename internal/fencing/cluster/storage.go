@@ -93,7 +93,7 @@ func (v *volumes) held(ctx context.Context, pod *corev1.Pod, source *corev1.Volu
 	var pvc *corev1.PersistentVolumeClaim
 	err := ask(ctx, func(ctx context.Context) (err error) {
 		pvc, err = v.node.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claimName, metav1.GetOptions{})
-		return err
+		return kube.Named(pvc, claimName, err)
 	})
 	if kube.Absent(err, corev1.Resource("persistentvolumeclaims"), claimName) {
 		return false, nil
@@ -112,7 +112,7 @@ func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
 	var volume *corev1.PersistentVolume
 	err := ask(ctx, func(ctx context.Context) (err error) {
 		volume, err = v.node.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-		return err
+		return kube.Named(volume, name, err)
 	})
 	if err != nil && !kube.Absent(err, corev1.Resource("persistentvolumes"), name) {
 		return false, err

@@ -54,6 +54,32 @@ func (n Keys) StripPatch(o metav1.Object) []byte {
 	)
 }
 
+// ErrPutBack means that a write has succeeded and has not had its effect.
+var ErrPutBack = errors.New("the API server has stored something else, as an admission webhook may make it do")
+
+// Applied returns [ErrPutBack] unless the answer to a patch has the labels and annotations that the
+// patch sets, and none that it removes.
+func Applied(patch []byte, answer metav1.Object) error {
+	var sent struct {
+		Metadata struct{ Labels, Annotations map[string]*string }
+	}
+	if err := json.Unmarshal(patch, &sent); err != nil {
+		return err
+	}
+	for _, m := range []struct {
+		sent   map[string]*string // nil: removed
+		stored map[string]string
+	}{{sent.Metadata.Labels, answer.GetLabels()}, {sent.Metadata.Annotations, answer.GetAnnotations()}} {
+		for key, value := range m.sent {
+			stored, has := m.stored[key]
+			if has != (value != nil) || has && stored != *value {
+				return fmt.Errorf("%w: %s is %q", ErrPutBack, key, stored)
+			}
+		}
+	}
+	return nil
+}
+
 // IsOutdated reports whether an error says that the object has changed since it was read, or was
 // replaced by another of the same name. The caller must then decide again. A refusal by a policy or
 // schema may have the same code, and is not such an error.
