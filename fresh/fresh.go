@@ -34,6 +34,8 @@ const (
 	// probeDelay is how long Wait leaves the informer to reach a version that a term has written.
 	// Most often that takes milliseconds.
 	probeDelay = 500 * time.Millisecond
+	// requestTimeout bounds a list, and how long the answer to a watch may take to begin.
+	requestTimeout = 30 * time.Second
 	// retryInterval is the pause after a request that has failed.
 	retryInterval = 250 * time.Millisecond
 )
@@ -192,7 +194,7 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 func (c Cache) floor(ctx context.Context) (string, error) {
 	source := cache.ToListerWatcherWithContext(c.Source)
 	for {
-		list, err := source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		list, err := listOne(ctx, source)
 		if err == nil {
 			var version string
 			version, err = versionOf(list)
@@ -215,6 +217,13 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 	}
 }
 
+// listOne returns a consistent list of one object.
+func listOne(ctx context.Context, source cache.ListerWatcherWithContext) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+}
+
 // lower sends the version of the last change up to floor, once it is known, unless the informer has
 // reached that.
 func (c Cache) lower(ctx context.Context, floor string, lowered chan<- string) {
@@ -235,8 +244,10 @@ func (c Cache) lower(ctx context.Context, floor string, lowered chan<- string) {
 // false if the watch has ended too early to know.
 func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, ok bool) {
 	seconds := probeSeconds
-	w, err := cache.ToListerWatcherWithContext(c.Source).WatchWithContext(ctx, metav1.ListOptions{
-		ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	w, err := kube.Watch(ctx, clock.System(), requestTimeout, func(ctx context.Context) (watch.Interface, error) {
+		return cache.ToListerWatcherWithContext(c.Source).WatchWithContext(ctx, metav1.ListOptions{
+			ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+		})
 	})
 	if err != nil {
 		return "", false

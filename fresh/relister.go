@@ -31,7 +31,11 @@ type Relister struct {
 	mu      sync.Mutex
 	current *relist                 // nil: none is under way
 	open    map[*openWatch]struct{} // watches
+	asked   map[*request]struct{}   // lists, and watches that are being opened: they may get no answer
 }
+
+// request is one without an answer.
+type request struct{ cancel context.CancelCauseFunc }
 
 // listWatch has the methods of a Source.
 type listWatch = cache.ListWatch
@@ -46,7 +50,8 @@ type relist struct {
 // NewRelister returns a Relister for what source lists and watches.
 func NewRelister(source cache.ListerWatcher) *Relister {
 	r := &Relister{
-		source: cache.ToListerWatcherWithContext(source), turn: make(chan struct{}, 1), open: map[*openWatch]struct{}{},
+		source: cache.ToListerWatcherWithContext(source), turn: make(chan struct{}, 1),
+		open: map[*openWatch]struct{}{}, asked: map[*request]struct{}{},
 	}
 	r.listWatch = &listWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}
 	return r
@@ -60,6 +65,9 @@ func (r *Relister) IsWatchListSemanticsUnSupported() bool {
 // list lists. During a relist that is a consistent read. An informer by itself takes any list that is
 // not older than its store.
 func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel, answered := r.ask(ctx)
+	defer cancel(nil)
+	defer answered()
 	current, _ := r.state()
 	if current != nil {
 		o.ResourceVersion, o.ResourceVersionMatch = "", ""
@@ -80,7 +88,14 @@ func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 
 // watch watches. During a relist it opens no watch: before the list, the informer has to list; after
 // it, the store must not change until Wait has seen the list in it.
-func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (_ watch.Interface, err error) {
+	ctx, cancel, answered := r.ask(ctx)
+	defer answered()
+	defer func() {
+		if err != nil {
+			cancel(nil)
+		}
+	}()
 	current, listed := r.state()
 	switch {
 	case current == nil:
@@ -99,7 +114,7 @@ func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if err != nil {
 		return nil, err
 	}
-	opened := &openWatch{Interface: w, relister: r}
+	opened := &openWatch{Interface: w, relister: r, cancel: cancel}
 	r.mu.Lock()
 	r.open[opened] = struct{}{}
 	late := r.current != nil && r.current != current // it began meanwhile, and did not stop this watch
@@ -108,6 +123,20 @@ func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 		opened.Stop()
 	}
 	return opened, nil
+}
+
+// ask returns the context of a request. A relist that begins cancels it, until answered is called.
+func (r *Relister) ask(ctx context.Context) (_ context.Context, cancel context.CancelCauseFunc, answered func()) {
+	ctx, cancel = context.WithCancelCause(ctx)
+	q := &request{cancel}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked[q] = struct{}{}
+	return ctx, cancel, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.asked, q)
+	}
 }
 
 func (r *Relister) state() (current *relist, listed bool) {
@@ -120,6 +149,7 @@ func (r *Relister) state() (current *relist, listed bool) {
 type openWatch struct {
 	watch.Interface
 	relister *Relister
+	cancel   context.CancelCauseFunc
 	stop     sync.Once
 }
 
@@ -130,6 +160,7 @@ func (w *openWatch) Stop() {
 		delete(w.relister.open, w)
 		w.relister.mu.Unlock()
 		w.Interface.Stop()
+		w.cancel(nil)
 	})
 }
 
@@ -164,6 +195,9 @@ func (r *Relister) begin() *relist {
 	open := make([]*openWatch, 0, len(r.open))
 	for w := range r.open {
 		open = append(open, w)
+	}
+	for q := range r.asked {
+		q.cancel(errRelist)
 	}
 	r.mu.Unlock()
 	for _, w := range open {

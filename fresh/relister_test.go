@@ -3,6 +3,7 @@ package fresh_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,33 @@ func TestAWatchThatHangsIsReplacedByAList(t *testing.T) {
 		s.write()
 		assert.Less(t, s.requireFresh(), 3*time.Second)
 	})
+}
+
+// Nor does a watch, or a list, of the informer that gets no answer at all.
+func TestARequestOfTheInformerWithoutAnAnswerIsReplacedByAList(t *testing.T) {
+	for name, lost := range map[string]func(*http.Request) bool{
+		"a watch": func(r *http.Request) bool { return r.URL.Query().Has("watch") },
+		"a list": func(r *http.Request) bool {
+			return !r.URL.Query().Has("watch") && r.URL.Query().Get("limit") != "1"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRelister(t, nil, func(s *standby) {
+				begun := time.Now()
+				s.server.Restart(0) // the informer has to ask anew
+				s.connection.Inject(apisim.Faults{LoseRequest: func(r *http.Request) bool {
+					return lost(r) && time.Since(begun) < 12*time.Minute
+				}})
+				if name == "a list" {
+					s.server.Compact()
+				}
+				time.Sleep(11 * time.Minute)
+				s.write()
+				time.Sleep(time.Minute)
+				assert.Less(t, s.requireFresh(), 2*time.Minute)
+			})
+		})
+	}
 }
 
 // A cache that catches up in time lists nothing. Otherwise the list is a consistent read.

@@ -210,3 +210,20 @@ func TestAWarmCacheThatCannotListWaits(t *testing.T) {
 		})
 	})
 }
+
+// The list that a warm cache catches up by gets no answer. Another one is sent.
+func TestALostListKeepsNoTermFromWork(t *testing.T) {
+	inWarm(t, func(w *warm) {
+		w.create("x")
+		w.term(w.joined)
+		var lost atomic.Int32
+		w.cache.Inject(apisim.Faults{LoseRequest: func(r *http.Request) bool {
+			return r.URL.Query().Get("limit") == "1" && lost.Add(1) == 1
+		}})
+		w.term(func() {
+			o := w.assign("x")
+			time.Sleep(time.Minute)
+			assert.NoError(t, w.do(o))
+		})
+	})
+}
