@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -19,6 +21,7 @@ import (
 
 // settle releases all leases that a child held when it ended.
 func (p *page) settle(code int) {
+	signal.Ignore(unix.SIGPIPE) // the end of whoever reads standard error ends nothing here
 	held := p.held()
 	if len(held) == 0 {
 		return
@@ -29,8 +32,7 @@ func (p *page) settle(code int) {
 		last = max(last, h.Until)
 	}
 	if !process.EndDescendants(last) {
-		fmt.Fprintf(os.Stderr, "bellwether: the process has ended (exit code %d); one that it has started has not, "+
-			"so its leases are not released\n", code)
+		say("the process has ended (exit code %d); one that it has started has not, so its leases are not released", code)
 		return
 	}
 	died := process.SinceBoot()
@@ -46,7 +48,7 @@ func (p *page) held() (all []inheritance) {
 	for i := range min(int(p.used.Load()), len(p.slots)) {
 		d, ok, err := p.slots[i].description()
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "bellwether: a lease is not released:", err)
+			say("a lease is not released: %v", err)
 		}
 		if e := p.slots[i].entries(); ok && e.Until != 0 {
 			all = append(all, inheritance{d, lease.Orphan{
@@ -83,6 +85,10 @@ func (h inheritance) report(code int, died time.Duration, err error) {
 	case err != nil:
 		outcome = fmt.Sprintf("is not released: %v", err)
 	}
-	fmt.Fprintf(os.Stderr, "bellwether: the process has ended (exit code %d), and its Lease %s %s\n", code, h.Lease,
-		outcome)
+	say("the process has ended (exit code %d), and its Lease %s %s", code, h.Lease, outcome)
+}
+
+// say prints a line. Whoever reads standard error may have stopped, or ended: nothing waits for it.
+func say(format string, values ...any) {
+	process.RunWithTimeout(func() { fmt.Fprintf(os.Stderr, "bellwether: "+format+"\n", values...) })
 }

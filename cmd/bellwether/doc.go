@@ -25,7 +25,14 @@
 // expires. Package leaderelection has all rules.
 //
 // SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the program. Signals go to its process
-// group. Without a program, in a candidate, they do nothing.
+// group. Without a program, in a candidate, they do nothing. A signal that is ignored at the start,
+// as by nohup, stays ignored, except SIGTERM.
+//
+// The program runs in a process group of its own. On a terminal that is one in the background: it
+// cannot read from the terminal. Redirect its input.
+//
+// The log goes to standard error. Nothing waits for whoever reads it: lines that are not read are
+// dropped, from the thousandth on.
 //
 // The health command should leave no process behind: what it leaves runs until the term ends.
 //

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 // run contends for the Lease and runs the program. It returns the exit code.
 func run(o options) (code int) {
 	parent := supervisor.Start()
-	log, err := zap.NewProduction() // to standard error: the output is the program's
+	out := newOutput(os.Stderr)
+	defer func() { _ = out.Sync() }()
+	log, err := newLog(out)
 	if err == nil {
 		code, err = lead(o, parent, log)
 	}
@@ -31,13 +34,13 @@ func run(o options) (code int) {
 	case err == nil:
 		return code
 	case errors.As(err, &usage):
-		fmt.Fprintln(os.Stderr, "bellwether run:", err)
+		fmt.Fprintln(out, "bellwether run:", err)
 		return exitUsage
 	case errors.Is(err, errLosing):
 		log.Error(err.Error())
 		return leaderelection.ExitCodeNotLeader
 	}
-	fmt.Fprintln(os.Stderr, "bellwether run:", err)
+	fmt.Fprintln(out, "bellwether run:", err)
 	return exitUnavailable
 }
 
@@ -47,8 +50,9 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	ctx, stop := signal.NotifyContext(context.Background(), heeded(unix.SIGTERM, unix.SIGINT)...)
 	defer stop()
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nor does the end of who reads the log end the term
 	cluster := o.cluster()
 	config, err := cluster.ClientConfig()
 	if err != nil {
@@ -64,7 +68,9 @@ func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, 
 		return 0, err
 	}
 	j := &job{options: o, processes: processes, log: log, wishes: make(chan os.Signal, 16)}
-	signal.Notify(j.wishes, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2)
+	if wishes := heeded(unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2); len(wishes) > 0 { // none: all
+		signal.Notify(j.wishes, wishes...)
+	}
 	election := o.election
 	election.Logger, election.Supervisor, election.KernelDeadline = log, parent.Client(config), true
 	election.OnLost = j.lost
@@ -83,6 +89,10 @@ func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, 
 	err = j.elector.Run(ctx, j.run)
 	return j.code, err
 }
+
+// heeded returns those of the signals that were not ignored at the start. They stay ignored here and in
+// the program, as with nohup.
+func heeded(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
 
 // job is the program and what it needs.
 type job struct {
@@ -157,6 +167,7 @@ func (j *job) attend(ctx context.Context, program child) error {
 func (j *job) lost(err error) {
 	j.processes.end(j.margin / 4)
 	j.log.Error("not the leader any more", zap.Error(err))
+	_ = j.log.Sync()
 	os.Exit(leaderelection.ExitCodeNotLeader)
 }
 

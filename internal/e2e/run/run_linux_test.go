@@ -32,6 +32,7 @@ type crew struct {
 	t                   *testing.T
 	namespace           string
 	bellwether, program string
+	before              []string // arguments before those of bellwether
 	gauge               *e2e.Gauge
 
 	mu    sync.Mutex
@@ -78,7 +79,7 @@ func (c *crew) run(name string, config *rest.Config, arguments ...string) *e2e.P
 	require.NoError(c.t, err)
 	p, err := shared.Run(e2e.Command{
 		Name: c.namespace + "-" + name, Path: c.bellwether, Supervised: true, OnLine: c.note,
-		Args: slices.Concat([]string{
+		Args: slices.Concat(c.before, []string{
 			"run", "--kubeconfig", kubeconfig, "--namespace", c.namespace, "--lease", "l",
 			"--duration", duration.String(), "--identity", name,
 		}, arguments),
@@ -283,6 +284,39 @@ func TestHealthCommandFails(t *testing.T) {
 	assert.Equal(t, "b", second.replica)
 	assert.True(t, second.first().After(c.term(1).last()))
 	assert.Equal(t, 75, c.exit(a))
+}
+
+// Whoever reads standard error has stopped, and it is full. The term, its end, and the next one do not
+// wait for it.
+func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  func(t *testing.T, p *e2e.Process)
+		code int
+	}{
+		"the program ends":     {func(*testing.T, *e2e.Process) {}, 7},
+		"bellwether is killed": {func(t *testing.T, p *e2e.Process) { require.NoError(t, p.Signal(syscall.SIGKILL)) }, 137},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newCrew(t)
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+			bellwether := m.bellwether
+			m.bellwether = "/bin/sh"
+			m.before = []string{
+				"-c", `exec 2<>"$0"; head -c 65536 /dev/zero >&2; exec "$@"`, pipe, bellwether,
+			}
+			a := m.start("a", shared.Admin(), "--", "-exit-after=2s", "-exit-code=7")
+			m.term(1)
+			m.bellwether, m.before = bellwether, nil
+			m.start("b", shared.Admin())
+			c.end(t, a)
+			assert.Equal(t, c.code, m.exit(a))
+			second := m.term(2)
+			assert.Less(t, second.first().Sub(m.term(1).last()), duration-margin+m.gauge.Slack(m.term(1).last()))
+		})
+	}
 }
 
 // A candidate has no program that a signal could be for. The program of its term gets none of them.
