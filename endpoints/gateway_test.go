@@ -20,11 +20,13 @@ var oddAnswers = map[string]oddAnswer{
 		body: `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
 			`"details":{"kind":"namespaces","name":"ns"}}`,
 	},
-	"too many requests":     {code: http.StatusTooManyRequests, contentType: "text/plain", body: "slow down"},
-	"bad gateway":           {code: http.StatusBadGateway, contentType: "text/html", body: "<html>bad gateway</html>"},
-	"too large for a proxy": {code: http.StatusRequestEntityTooLarge, contentType: "text/html", body: "<html>large</html>"},
-	"an empty object":       {code: http.StatusOK, contentType: "application/json", body: "{}"},
-	"a page that is fine":   {code: http.StatusOK, contentType: "text/html", body: "<html>welcome</html>"},
+	"too many requests": {code: http.StatusTooManyRequests, contentType: "text/plain", body: "slow down"},
+	"bad gateway":       {code: http.StatusBadGateway, contentType: "text/html", body: "<html>bad gateway</html>"},
+	"too large for a proxy": {
+		code: http.StatusRequestEntityTooLarge, contentType: "text/html", body: "<html>large</html>",
+	},
+	"an empty object":     {code: http.StatusOK, contentType: "application/json", body: "{}"},
+	"a page that is fine": {code: http.StatusOK, contentType: "text/html", body: "<html>welcome</html>"},
 }
 
 type oddAnswer struct {

@@ -253,7 +253,7 @@ func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal
 
 // remove deletes Leases if they are as they were read. A Lease that another instance has deleted
 // counts as gone, but not as removed. client-go takes any answer with the code 200 for a deletion, so
-// the API server is asked once more about the own Lease. The next round sees those of others.
+// the API server is asked once more about this instance's Lease. The next round sees those of others.
 func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
 	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {

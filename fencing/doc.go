@@ -135,11 +135,11 @@
 // controller without the leadership then neither writes nor sends commands. The record tells the
 // next controller which command may still be under way. Two controllers at once cost time, and do
 // no other harm. All controllers of a cluster need one election and one configuration: records are
-// the cluster's, and a controller gives up the fence of a node that its NodeSelector leaves out (or,
-// with OnlyConfigured, its ConfigMaps), also if another one has begun it. The node of the controller itself is never fenced: Run ends with [ErrOwnHost], so
-// that another candidate can lead and fence it. If the node fails and is Ready, Run does not end
-// before it has run for twice Limits.Observation and Limits.CoolDown, so that an only replica still
-// fences others.
+// the cluster's, and a controller gives up the fence of a node that its NodeSelector leaves out
+// (or, with OnlyConfigured, its ConfigMaps), also if another one has begun it. The node of the
+// controller itself is never fenced: Run ends with [ErrOwnHost], so that another candidate can lead
+// and fence it. If the node fails and is Ready, Run does not end before it has run for twice
+// Limits.Observation and Limits.CoolDown, so that an only replica still fences others.
 //
 // Use separate clients without client-go's default limit of 5 requests per second: QPS -1, or some
 // hundreds.

@@ -39,11 +39,12 @@ func TestACandidateExplainsWhileItFollows(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.create(1, "o")
 		time.Sleep(5 * time.Second)
+		o := api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: "o-000"}
 		var asking sync.WaitGroup
 		for range 4 {
 			asking.Go(func() {
 				for range 50 {
-					x, err := s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: "o-000"})
+					x, err := s.Explain(t.Context(), o)
 					assert.NoError(t, err)
 					assert.NotEmpty(t, x.Owner)
 					time.Sleep(77 * time.Millisecond)

@@ -160,4 +160,3 @@ func (l *historyStore) write(ctx context.Context, h protocol.History) error {
 	l.stored, l.stands, l.known = stored, h, h
 	return nil
 }
-

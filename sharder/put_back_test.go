@@ -30,7 +30,8 @@ func (h *webhook) wrap(next http.RoundTripper) http.RoundTripper {
 		if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/configmaps") && !q.URL.Query().Has("watch") {
 			h.lists.Add(1)
 		}
-		if name := h.name.Load(); name != nil && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/"+*name) {
+		name := h.name.Load()
+		if name != nil && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/"+*name) {
 			h.patches.Add(1)
 			q = q.Clone(q.Context())
 			q.Body, q.ContentLength = io.NopCloser(bytes.NewReader([]byte("{}"))), 2
@@ -68,7 +69,7 @@ func TestAnObjectThatIsPutBackHasNoOwner(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.EqualValues(t, 1, unowned.Load())
 		assert.InDelta(t, 120, h.patches.Load(), 30, "one each half minute")
-		assert.Less(t, h.lists.Load(), int64(20))
+		assert.Less(t, h.lists.Load(), int64(40), "not for each try")
 		assert.Positive(t, logs.FilterMessageSnippet("could not be dealt with").Len())
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
@@ -99,7 +100,7 @@ func TestADrainThatIsPutBackCostsLittle(t *testing.T) {
 		w.shard("b")
 		time.Sleep(10 * time.Minute)
 		assert.Less(t, h.patches.Load(), int64(50))
-		assert.Less(t, h.lists.Load(), int64(20))
+		assert.Less(t, h.lists.Load(), int64(40), "not for each try")
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
 		w.requirePlaced(50, "a", "b")

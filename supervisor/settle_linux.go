@@ -21,7 +21,7 @@ import (
 
 // settle releases all leases that a child held when it ended.
 func (p *page) settle(code int) {
-	signal.Ignore(unix.SIGPIPE) // the end of whoever reads standard error ends nothing here
+	signal.Ignore(unix.SIGPIPE) // the end of the reader of standard error ends nothing here
 	held := p.held()
 	if len(held) == 0 {
 		return
@@ -32,7 +32,8 @@ func (p *page) settle(code int) {
 		last = max(last, h.Until)
 	}
 	if !process.EndDescendants(last) {
-		say("the process has ended (exit code %d); one that it has started has not, so its leases are not released", code)
+		say("the process has ended (exit code %d); one that it has started has not, so its leases are not released",
+			code)
 		return
 	}
 	died := process.SinceBoot()
@@ -88,7 +89,7 @@ func (h inheritance) report(code int, died time.Duration, err error) {
 	say("the process has ended (exit code %d), and its Lease %s %s", code, h.Lease, outcome)
 }
 
-// say prints a line. Whoever reads standard error may have stopped, or ended: nothing waits for it.
+// say prints a line. The reader of standard error may have stopped, or ended: nothing waits for it.
 func say(format string, values ...any) {
 	process.RunWithTimeout(func() { fmt.Fprintf(os.Stderr, "bellwether: "+format+"\n", values...) })
 }

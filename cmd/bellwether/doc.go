@@ -31,7 +31,7 @@
 // The program runs in a process group of its own. On a terminal that is one in the background: it
 // cannot read from the terminal. Redirect its input.
 //
-// The log goes to standard error. Nothing waits for whoever reads it: lines that are not read are
+// The log goes to standard error. Nothing waits for its reader: lines that are not read are
 // dropped, from the thousandth on.
 //
 // The health command should leave no process behind: what it leaves runs until the term ends.

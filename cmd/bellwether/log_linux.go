@@ -10,10 +10,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// waiting is how many lines of the log may wait for whoever reads them.
+// waiting is how many lines of the log may wait for their reader.
 const waiting = 1000
 
-// output writes to standard error for callers that must not wait: whoever reads it may have stopped. If
+// output writes to standard error for callers that must not wait: its reader may have stopped. If
 // too much waits, it drops what is new.
 type output struct {
 	to     io.Writer

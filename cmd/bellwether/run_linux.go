@@ -34,13 +34,13 @@ func run(o options) (code int) {
 	case err == nil:
 		return code
 	case errors.As(err, &usage):
-		fmt.Fprintln(out, "bellwether run:", err)
+		_, _ = fmt.Fprintln(out, "bellwether run:", err)
 		return exitUsage
 	case errors.Is(err, errLosing):
 		log.Error(err.Error())
 		return leaderelection.ExitCodeNotLeader
 	}
-	fmt.Fprintln(out, "bellwether run:", err)
+	_, _ = fmt.Fprintln(out, "bellwether run:", err)
 	return exitUnavailable
 }
 
@@ -52,7 +52,7 @@ func (e usageError) Unwrap() error { return e.error }
 func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), heeded(unix.SIGTERM, unix.SIGINT)...)
 	defer stop()
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // nor does the end of who reads the log end the term
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // the end of the reader of the log does not end the term
 	cluster := o.cluster()
 	config, err := cluster.ClientConfig()
 	if err != nil {

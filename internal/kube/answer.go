@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 var errNotAnswered = errors.New("the answer is not an API server's")
@@ -18,12 +20,16 @@ func Named(answer metav1.Object, name string, err error) error {
 	return err
 }
 
-// Versioned returns err. Without one, it returns an error if a list has no version: any JSON that
-// something between sends with the code 200 decodes as an empty list without one. The lists of fake
-// clients have versions.
-func Versioned(list metav1.ListInterface, err error) error {
-	if err == nil && list.GetResourceVersion() == "" {
-		return fmt.Errorf("%w: it is a list without a version", errNotAnswered)
+// Versioned returns err. Without one, it returns an error if a list has neither a version nor an item:
+// any JSON that something between sends with the code 200 decodes as such a list. Those of fake clients
+// have versions.
+func Versioned(list runtime.Object, err error) error {
+	if err != nil {
+		return err
+	}
+	l, err := meta.ListAccessor(list)
+	if err == nil && l.GetResourceVersion() == "" && meta.LenList(list) == 0 {
+		err = fmt.Errorf("%w: it is a list without a version", errNotAnswered)
 	}
 	return err
 }

@@ -254,7 +254,8 @@ func TestProgramThatMayBeAnywhereIsSupervised(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "supervised")
-			build := exec.CommandContext(t.Context(), "go", "build", "-buildmode="+mode, "-o", file, "./testdata/supervised")
+			build := exec.CommandContext(t.Context(), "go", "build", "-buildmode="+mode, "-o", file,
+				"./testdata/supervised")
 			build.Env = append(os.Environ(), "CGO_ENABLED=0")
 			out, err := build.CombinedOutput()
 			require.NoError(t, err, "%s", out)

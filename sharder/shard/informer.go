@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -351,11 +350,7 @@ func (c consistent) list(ctx context.Context, options metav1.ListOptions) (runti
 		c.informer.begin()
 	}
 	list, err := c.source.ListWithContext(ctx, c.adapt(options))
-	if err != nil {
-		return nil, err
-	}
-	versions, err := meta.ListAccessor(list)
-	return list, kube.Versioned(versions, err) // or the cache would be empty
+	return list, kube.Versioned(list, err) // or the cache would be empty
 }
 
 func (c consistent) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

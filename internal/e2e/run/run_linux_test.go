@@ -286,7 +286,7 @@ func TestHealthCommandFails(t *testing.T) {
 	assert.Equal(t, 75, c.exit(a))
 }
 
-// Whoever reads standard error has stopped, and it is full. The term, its end, and the next one do not
+// The reader of standard error has stopped, and it is full. The term, its end, and the next one do not
 // wait for it.
 func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
 	t.Parallel()
