@@ -295,7 +295,9 @@ func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
 		code int
 	}{
 		"the program ends":     {func(*testing.T, *e2e.Process) {}, 7},
-		"bellwether is killed": {func(t *testing.T, p *e2e.Process) { require.NoError(t, p.Signal(syscall.SIGKILL)) }, 137},
+		"bellwether is killed": {
+			func(t *testing.T, p *e2e.Process) { require.NoError(t, p.Signal(syscall.SIGKILL)) }, 137,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
