@@ -294,7 +294,7 @@ func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
 		end  func(t *testing.T, p *e2e.Process)
 		code int
 	}{
-		"the program ends":     {func(*testing.T, *e2e.Process) {}, 7},
+		"the program ends": {func(*testing.T, *e2e.Process) {}, 7},
 		"bellwether is killed": {
 			func(t *testing.T, p *e2e.Process) { require.NoError(t, p.Signal(syscall.SIGKILL)) }, 137,
 		},
