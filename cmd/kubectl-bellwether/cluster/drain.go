@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -21,7 +22,7 @@ func DrainRights(namespace string) []Right {
 // ShardLease reads the Lease of a shard.
 func (c *Cluster) ShardLease(ctx context.Context, namespace, shard string) (*coordinationv1.Lease, error) {
 	l, err := c.Kube.CoordinationV1().Leases(namespace).Get(ctx, shard, metav1.GetOptions{})
-	if err != nil {
+	if err = kube.Named(l, shard, err); err != nil {
 		return nil, fmt.Errorf("kubectl-bellwether: get Lease %s/%s: %w", namespace, shard, err)
 	}
 	if l.Labels[shardlease.RingLabel] == "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // excludeLabel is the label by which the default configuration of a fencer leaves a node alone.
@@ -26,6 +27,7 @@ func FenceRights() []Right {
 // FenceObstacle says why the fence of a node must not begin now; empty: it may.
 func (c *Cluster) FenceObstacle(ctx context.Context, node string) (string, error) {
 	n, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	err = kube.Named(n, node, err)
 	if apierrors.IsNotFound(err) {
 		return fmt.Sprintf("there is no node %s", node), nil
 	}

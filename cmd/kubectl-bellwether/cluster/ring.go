@@ -78,6 +78,7 @@ func (c *Cluster) Members(ctx context.Context, q RingQuery, rights *Rights) (vie
 	}
 	var election *view.Election
 	l, err := c.Kube.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Election, metav1.GetOptions{})
+	err = kube.Named(l, q.Election, err)
 	switch {
 	case rights.refused(err, Right{"get", coordinationv1.Resource("leases"), q.Namespace}), apierrors.IsNotFound(err):
 	case err != nil:
@@ -224,6 +225,7 @@ func (c *Cluster) list(ctx context.Context, q RingQuery, k view.Kind, namespace 
 		options := metav1.ListOptions{LabelSelector: selector, Limit: page}
 		for {
 			list, err := client.List(ctx, options)
+			err = kube.Versioned(list, err)
 			switch {
 			case kube.Forbidden(err):
 				return nil, err, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -25,6 +26,7 @@ func (c *Cluster) Leases(ctx context.Context, namespace, selector string, rights
 	options := metav1.ListOptions{LabelSelector: selector, Limit: page}
 	for {
 		list, err := c.Kube.CoordinationV1().Leases(namespace).List(ctx, options)
+		err = kube.Versioned(list, err)
 		if rights.refused(err, Right{"list", coordinationv1.Resource("leases"), namespace}) {
 			return nil, nil
 		}

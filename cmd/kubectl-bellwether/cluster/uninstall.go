@@ -70,7 +70,8 @@ func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 // hasHistory reports whether the ring's history is there.
 func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (bool, error) {
 	name, resource := sharder.HistoryName(q.Ring), corev1.Resource("configmaps")
-	_, err := c.Kube.CoreV1().ConfigMaps(q.Namespace).Get(ctx, name, metav1.GetOptions{})
+	m, err := c.Kube.CoreV1().ConfigMaps(q.Namespace).Get(ctx, name, metav1.GetOptions{})
+	err = kube.Named(m, name, err)
 	switch {
 	case rights.refused(err, Right{"get", resource, q.Namespace}), kube.Absent(err, resource, name):
 		return false, nil
@@ -275,7 +276,7 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoordinationV1().Leases(u.Query.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: shardstate.Selector(u.Query.Ring).String()})
-	if err != nil {
+	if err = kube.Versioned(list, err); err != nil {
 		return fmt.Errorf("list Leases: %w", err)
 	}
 	for i := range list.Items {
@@ -290,7 +291,7 @@ func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) erro
 	}
 	name := sharder.HistoryName(u.Query.Ring)
 	m, err := client.CoreV1().ConfigMaps(u.Query.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
+	if err = kube.Named(m, name, err); err == nil {
 		err = client.CoreV1().ConfigMaps(u.Query.Namespace).Delete(ctx, name, this(m))
 	}
 	if err != nil && !kube.Absent(err, corev1.Resource("configmaps"), name) {
@@ -311,6 +312,7 @@ func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) erro
 func (u Uninstall) deleteElection(ctx context.Context, client kubernetes.Interface) error {
 	leases, resource := client.CoordinationV1().Leases(u.Query.Namespace), coordinationv1.Resource("leases")
 	l, err := leases.Get(ctx, u.Query.Election, metav1.GetOptions{})
+	err = kube.Named(l, u.Query.Election, err)
 	if kube.Absent(err, resource, u.Query.Election) {
 		return nil
 	}

@@ -143,6 +143,25 @@ func TestUninstallNeedsToKnowTheElection(t *testing.T) {
 	})
 }
 
+// A proxy answers with what decodes as an empty list. A ring without Leases would have no obstacles.
+func TestUninstallBelievesNoListOfAProxy(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.settledRing()
+		before := w.left()
+		w.odd = func(r *http.Request) *http.Response {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases") {
+				return apisim.Oddities[5](r)
+			}
+			return nil
+		}
+		_, err := w.kubectl("uninstall", "checksums", "--confirm")
+		assert.ErrorContains(t, err, "the answer is not an API server's")
+		w.odd = nil
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+	})
+}
+
 // The name of the ring is mistyped. What is named besides may be the election of others.
 func TestUninstallOfNothingSparesTheElectionThatWasNamed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
