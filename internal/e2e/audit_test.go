@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,7 +78,8 @@ func TestAuditOfAWriteWithoutAnAnswer(t *testing.T) {
 	require.NoError(t, err)
 	createConfigMap(t, client, namespace, "lost")
 	maps := client.CoreV1().ConfigMaps(namespace)
-	for deadline := time.Now().Add(patience); ; {
+	deadline := time.Now().Add(patience)
+	for try := 0; ; try++ {
 		require.True(t, time.Now().Before(deadline), "no client was gone at the right moment")
 		m, err := maps.Get(t.Context(), "lost", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -89,8 +91,9 @@ func TestAuditOfAWriteWithoutAnAnswer(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		createConfigMap(t, client, namespace, "after-"+version)
-		requireAudited(t, cp, func(e e2e.AuditEvent) bool { return e.Name == "after-"+version })
+		later := "after-" + strconv.Itoa(try)
+		createConfigMap(t, client, namespace, later)
+		requireAudited(t, cp, func(e e2e.AuditEvent) bool { return e.Name == later })
 		m, err = maps.Get(t.Context(), "lost", metav1.GetOptions{})
 		require.NoError(t, err)
 		if m.ResourceVersion == version {
