@@ -70,11 +70,12 @@
 //   - One readable level of devices is enough (TestDeadBMCThenPDUsWithDefaultTimes). With default
 //     settings the pods of a lost node are released within eight and a half minutes if one level
 //     can be read (TestSimulatedDeathsOfNodes).
-//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep other
-//     nodes from being fenced. A valid configuration stays valid while only agents and Secrets fail
-//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo). A command that
-//     cannot be sent for want of a Secret counts as a try (TestSecretThatIsDeletedDuringAFence). A
-//     lost node that is not fenced has a record with the reason, and a repeated Event.
+//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep
+//     other nodes from being fenced. A valid configuration stays valid while only agents and
+//     Secrets fail (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo,
+//     TestSilentAgentDelaysNoOtherNodeWhileNodesComeAndGo). A command that cannot be sent for want
+//     of a Secret counts as a try (TestSecretThatIsDeletedDuringAFence). A lost node that is not
+//     fenced has a record with the reason, and a repeated Event.
 //   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds
 //     after the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
 //     e2e:TestVolumeOfAPodThatIsDeletedByForceStays).
@@ -90,9 +91,11 @@
 //   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
 //     404 (TestPageOfAProxyMakesNothingGone). Nor does a proxy's 403 fail a method, or end the
 //     controller (TestProxyThatAnswersNonsense).
-//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked. A fence that was
-//     given up reports which plugs are off. The API server may take almost a second for an answer;
-//     if it takes longer, nothing is released, and the record says so (TestSlowAPIServer,
+//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked, also a step
+//     that the API server refuses again and again (TestReleaseThatIsRefusedStopsNoOtherFence,
+//     TestMethodWhoseWebhookIsGoneFails). A fence that was given up reports which plugs are off.
+//     The API server may take almost a second for an answer; if it takes longer, nothing is
+//     released, and the record says so (TestSlowAPIServer,
 //     TestAPIServerThatIsTooSlowToReleaseAnything).
 //   - The method detach-volumes takes no volume from a node that is not Ready, nor from one that
 //     still uses volumes (TestVolumesStayWithALostNodeThatMayRun, TestVolumesOfAReadyNode).
@@ -116,7 +119,9 @@
 //     (TestKdumpMessagesOfNoSingleFailedNodeProveNothing).
 //   - The process of an agent may survive a killed controller and send its command later. The next
 //     controller waits as long as that may take. An agent that cannot be ended blocks the fence of
-//     its node until the controller is restarted (TestNothingIsDoneBesideAnAgentThatCannotBeEnded).
+//     its node, not of others, until the controller is restarted
+//     (TestNothingIsDoneBesideAnAgentThatCannotBeEnded,
+//     TestAgentThatCannotBeEndedBlocksItsNodeOnly).
 //
 // # Commissioning
 //

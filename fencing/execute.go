@@ -281,14 +281,6 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	f.memory = f.memory.After(&before, step, outcome)
 	if errors.Is(err, agent.ErrAlive) {
 		f.stuck = fmt.Errorf("command %s to device %s: %w", step.Op.ID, step.Device, err)
-		f.event(
-			f.record,
-			corev1.EventTypeWarning,
-			"AgentAlive",
-			"Switch",
-			"nothing more is done until the controller is restarted: %v",
-			f.stuck,
-		)
 	}
 	took := outcome.Ended.SinceAtLeast(outcome.Began)
 	log := f.log.With(zap.String("device", step.Device), zap.String("action", string(step.Op.Action)),
@@ -331,7 +323,7 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
 		f.memory = f.memory.Changed()
 		return nil
-	case err != nil && !refused(err): // not a proven failure
+	case err != nil && !refused(err) && !f.refusedForLong(err): // not a proven failure
 		return err
 	case err != nil:
 		f.role.Refused(err)
@@ -400,6 +392,14 @@ var (
 	errPodsLeft = errors.New("fencing: pods are left that may use the volumes")
 	errNoMethod = errors.New("fencing: there is no method")
 )
+
+// refusedForLong reports whether the API server has been answering a method with errors for long, as if
+// a webhook is gone. Those that ask for another try do not count.
+func (f *fence) refusedForLong(err error) bool {
+	later := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
+		apierrors.IsServerTimeout(err)
+	return kube.Stated(err) && !later && f.failures.persist(f.clock.Now())
+}
 
 // refused reports whether a retry of a method is unlikely to succeed. The page of a proxy refuses
 // nothing.

@@ -51,6 +51,44 @@ type fence struct {
 	alarmed   string       // what it was last reported to wait for
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
+	failures  failures
+}
+
+// failures are those of one step that changes something, without a success in between. Looks between its
+// tries do not count.
+type failures struct {
+	first, last clock.Reading // zero: none
+	err         error
+}
+
+const (
+	// failsAfter is how long a step must have failed before its record says so.
+	failsAfter = time.Minute
+	// failuresLast is how long after a failure another one counts as the next.
+	failuresLast = 30 * time.Second
+)
+
+// count counts an outcome.
+func (s *failures) count(now clock.Reading, err error) {
+	switch {
+	case err == nil:
+		*s = failures{}
+		return
+	case !s.recent(now):
+		s.first = now
+	}
+	s.last, s.err = now, err
+}
+
+// recent reports whether the step has just failed.
+func (s *failures) recent(now clock.Reading) bool {
+	return s.last != (clock.Reading{}) && now.SinceAtLeast(s.last) < failuresLast
+}
+
+// persist reports whether the API server has been refusing the step for long. What no API server says,
+// such as a connection that is refused, may be over soon.
+func (s *failures) persist(now clock.Reading) bool {
+	return s.recent(now) && kube.Stated(s.err) && s.last.SinceAtLeast(s.first) >= failsAfter
 }
 
 func newFence(r *run, node string) *fence {
@@ -72,6 +110,8 @@ func (f *fence) carryOut(ctx context.Context) {
 		switch {
 		case errors.Is(err, errGone):
 			return
+		case err == nil && f.failures.recent(f.clock.Now()): // between two tries of a step
+			continue
 		case err == nil:
 			pause, f.said = shortestPause, ""
 			continue
@@ -88,13 +128,13 @@ func (f *fence) carryOut(ctx context.Context) {
 
 // step decides on one step and executes it.
 func (f *fence) step(ctx context.Context) error {
-	if f.stuck != nil {
-		return f.stuck
-	}
 	if f.record == nil {
 		if err := f.read(ctx); err != nil || f.record == nil {
 			return err
 		}
+	}
+	if f.stuck != nil {
+		return cmp.Or(f.sayStuck(ctx), f.stuck)
 	}
 	in, err := f.input(ctx)
 	if err != nil {
@@ -102,6 +142,10 @@ func (f *fence) step(ctx context.Context) error {
 	}
 	step := f.gate(ctx, in, statemachine.Transition(in))
 	err = f.execute(ctx, step)
+	switch step.(type) {
+	case statemachine.Act, statemachine.Release:
+		f.failures.count(f.clock.Now(), err)
+	}
 	switch step.(type) {
 	case statemachine.Look, statemachine.Read:
 		if err == nil {
@@ -112,6 +156,24 @@ func (f *fence) step(ctx context.Context) error {
 		f.renewals = 0
 	}
 	return err
+}
+
+// agentAlive is the reason of a hold: an agent could not be ended.
+const agentAlive = "AgentAlive"
+
+// sayStuck has the record say that nothing more is done, and repeats the Event. It switches nothing.
+func (f *fence) sayStuck(ctx context.Context) error {
+	in := statemachine.Input{
+		Fence: f.record, Memory: f.memory, Now: f.clock.Now(),
+		Trouble: &statemachine.Trouble{
+			Reason: agentAlive, Message: "nothing more is done until the controller is restarted: " + f.stuck.Error(),
+		},
+	}
+	if write, ok := statemachine.Transition(in).(statemachine.Write); ok && write.Reason == statemachine.Held {
+		return f.write(ctx, write)
+	}
+	f.reportBlocked()
+	return nil
 }
 
 // manyRenewals is the number of looks and readings without a use after which the record says so.
@@ -195,6 +257,11 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
 	in.Now = f.clock.Now()
+	if f.failures.persist(in.Now) {
+		in.Trouble = &statemachine.Trouble{
+			Reason: "StepFails", Message: "the API server refuses it again and again: " + f.failures.err.Error(),
+		}
+	}
 	return in, nil
 }
 

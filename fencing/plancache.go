@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,7 +45,47 @@ type planCache struct {
 	surveyed *nodeconfig.Resolution // of flawed
 	flawed   map[string]error       // problems by node
 
+	silent silentAgents
+
 	used *atomic.Pointer[uses] // by all configurations; nil in it: that is not known yet
+}
+
+// silentAgents are those that took longer than a moment to fail. Only the background asks them again.
+type silentAgents struct {
+	mu   sync.Mutex
+	errs map[string]error // by name
+}
+
+// silentAfter is the moment.
+const silentAfter = time.Second
+
+// ask asks for the metadata of an agent. With again it asks also one that did not answer.
+func (s *silentAgents) ask(name string, again bool, c clock.Clock, metadata func() (agent.Metadata, error),
+) (agent.Metadata, error) {
+	s.mu.Lock()
+	err := s.errs[name]
+	s.mu.Unlock()
+	if err != nil && !again {
+		return agent.Metadata{}, err
+	}
+	began := c.Now()
+	m, err := metadata()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.errs, name)
+	if err != nil && c.Now().SinceAtMost(began) >= silentAfter {
+		if s.errs == nil {
+			s.errs = map[string]error{}
+		}
+		s.errs[name] = err
+	}
+	return m, err
+}
+
+func (s *silentAgents) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.errs) > 0
 }
 
 // origin is the input of a configuration, without Secrets and agents.
@@ -131,10 +172,13 @@ func (p *planCache) resolve(ctx context.Context) {
 	switch {
 	case !same:
 		p.changes++
-		p.take(in, p.resolution(ctx, in), now)
+		if p.silent.any() {
+			now = p.made // the background asks again in time
+		}
+		p.take(in, p.resolution(ctx, in, false), now)
 	case !p.flawless && !p.again && now.SinceAtMost(p.made) >= plansLast:
 		p.again = p.begins(func() {
-			resolved := p.resolution(ctx, in)
+			resolved := p.resolution(ctx, in, true)
 			p.lock <- struct{}{}
 			defer func() { <-p.lock }()
 			if p.again = false; in.of == p.of && maps.Equal(in.nodes, p.nodes) && ctx.Err() == nil {
@@ -161,7 +205,7 @@ func (p *planCache) take(in inputs, resolved *nodeconfig.Resolution, now clock.R
 	}
 }
 
-func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resolution {
+func (p *planCache) resolution(ctx context.Context, in inputs, again bool) *nodeconfig.Resolution {
 	namespace := nodeconfig.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
 	namespace.SecretKeys = func(name string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -173,9 +217,11 @@ func (p *planCache) resolution(ctx context.Context, in inputs) *nodeconfig.Resol
 		return slices.Sorted(maps.Keys(data)), err
 	}
 	namespace.Agent = func(name string) (agent.Metadata, error) {
-		ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
-		defer cancel()
-		return p.config.Agents.Metadata(ctx, name)
+		return p.silent.ask(name, again, p.clock, func() (agent.Metadata, error) {
+			ctx, cancel := context.WithTimeout(ctx, p.config.CommandTimeout)
+			defer cancel()
+			return p.config.Agents.Metadata(ctx, name)
+		})
 	}
 	var nodes []nodeconfig.Node
 	for _, name := range slices.Sorted(maps.Keys(in.nodes)) {

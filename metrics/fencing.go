@@ -97,8 +97,9 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 
 // alarming are the reasons of blocked fences that alerts query.
 var alarming = []string{
-	"ConfigurationChanged", "CoolDown", "NoPowerDevice", "NotConfigured", "OwnHost", "OwnPartition", "Paused",
-	"ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "Storm", "StorageUnreachable", "ZoneStorm",
+	"AgentAlive", "ConfigurationChanged", "CoolDown", "NoPowerDevice", "NotConfigured", "OwnHost", "OwnPartition",
+	"Paused", "ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "StepFails", "Storm",
+	"StorageUnreachable", "ZoneStorm",
 }
 
 // standing is the present state, as opposed to events.

@@ -157,7 +157,8 @@ func TestAlertsFire(t *testing.T) {
 // leader, and not longer.
 func TestBlockedFences(t *testing.T) {
 	human := []string{
-		"ConfigurationChanged", "NoPowerDevice", "NotConfigured", "Quorum", "Repeats", "RestartNeeded",
+		"AgentAlive", "ConfigurationChanged", "NoPowerDevice", "NotConfigured", "Quorum", "Repeats", "RestartNeeded",
+		"StepFails",
 	}
 	storm := []string{"OwnPartition", "Storm", "ZoneStorm"}
 	long := []string{"CoolDown", "OwnHost", "Paused", "ProofTooOld", "Queue", "Rate", "StorageUnreachable"}

@@ -196,6 +196,25 @@ func TestOverdueProofsAreSaidOnce(t *testing.T) {
 	assert.Nil(t, r.status().Hold)
 }
 
+// So does one whose step fails again and again.
+func TestTroubleIsSaidOnce(t *testing.T) {
+	r := newRig(t, bmc())
+	r.until(statemachine.Verified)
+	in := statemachine.Input{
+		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now, Overdue: true,
+		Trouble: &statemachine.Trouble{Reason: "StepFails", Message: "no"},
+	}
+	write, ok := statemachine.Transition(in).(statemachine.Write)
+	require.True(t, ok)
+	assert.Equal(t, statemachine.Held, write.Reason)
+	assert.Equal(t, "StepFails", write.Status.Hold.Reason)
+	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)
+	r.fence.Status = write.Status
+	assert.NotEqual(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
+	r.until(statemachine.WorkloadsFreed)
+	assert.Nil(t, r.status().Hold)
+}
+
 func reasonOf(step statemachine.Step) statemachine.Reason {
 	write, _ := step.(statemachine.Write)
 	return write.Reason

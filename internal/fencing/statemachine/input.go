@@ -26,11 +26,16 @@ type Input struct {
 	// Overdue is set if this process has proved the same again and again, and each proof was too old
 	// before it could be used.
 	Overdue bool
+	// Trouble is why this process does not get on with its step; nil: it does, or has not tried for long.
+	Trouble *Trouble
 	// Memory is what this process has seen and done.
 	Memory Memory
 	// Now is read after everything else.
 	Now clock.Reading
 }
+
+// Trouble is what a record says of a step that fails again and again.
+type Trouble struct{ Reason, Message string }
 
 // Policy has the answers of the policy about a fence.
 type Policy struct {

@@ -54,7 +54,7 @@ func Transition(in Input) Step {
 	if step := t.admin(); step != nil {
 		return step
 	}
-	if step := t.overdue(); step != nil {
+	if step := t.trouble(); step != nil {
 		return step
 	}
 	return t.phase()
@@ -167,18 +167,25 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 	return Wait{For: or(wait, lookEvery), Why: message}
 }
 
-// overdue returns the write that says that proofs are too old before they can be used, unless the
-// record says it. The fence goes on: the next one may be in time.
-func (t transition) overdue() Step {
-	const reason = "ProofTooOld"
-	if !t.Overdue || t.s.Phase == "" || t.s.Phase.Ended() || t.s.Hold != nil && t.s.Hold.Reason == reason {
+// proofTooOld is what a record says if proofs are too old before they can be used.
+var proofTooOld = Trouble{
+	"ProofTooOld", "what is read of the node is too old when it can be used: the API server takes a second or more " +
+		"for an answer, or this process was stopped",
+}
+
+// trouble returns the write that says that this process does not get on, unless the record says it. The
+// fence goes on: the next try may succeed.
+func (t transition) trouble() Step {
+	trouble := t.Trouble
+	if trouble == nil && t.Overdue {
+		trouble = &proofTooOld
+	}
+	if trouble == nil || t.s.Phase == "" || t.s.Phase.Ended() || t.s.Hold != nil && t.s.Hold.Reason == trouble.Reason {
 		return nil
 	}
 	return t.write(Held, func(s *v1alpha1.Status) {
 		s.Hold = &v1alpha1.Hold{
-			Reason: reason, Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
-			Message: "what is read of the node is too old when it can be used: the API server takes a second or more " +
-				"for an answer, or this process was stopped",
+			Reason: trouble.Reason, Message: trouble.Message, Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
 		}
 	})
 }
