@@ -67,14 +67,12 @@ func TestPageOfAProxyMakesNothingGone(t *testing.T) {
 // A controller that may not list what it has to watch says so at once. It would wait for ever, and
 // no one would be fenced.
 func TestControllerThatMayNotWatchDoesNotWaitInSilence(t *testing.T) {
-	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-		`"message":"not for you"}`
 	for _, of := range []string{"/nodefences", "/nodes", "/leases", "/configmaps"} {
 		t.Run(of[1:], func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				w.proxy = func(r *http.Request) *http.Response {
 					if strings.HasSuffix(r.URL.Path, of) {
-						return answer(http.StatusForbidden, "application/json", forbidden)
+						return status(http.StatusForbidden, "Forbidden", "not for you")
 					}
 					return nil
 				}

@@ -54,43 +54,6 @@ type fence struct {
 	failures  failures
 }
 
-// failures are those of one step that changes something, without a success in between. Looks between its
-// tries do not count.
-type failures struct {
-	first, last clock.Reading // zero: none
-	err         error
-}
-
-const (
-	// failsAfter is how long a step must have failed before its record says so.
-	failsAfter = time.Minute
-	// failuresLast is how long after a failure another one counts as the next.
-	failuresLast = 30 * time.Second
-)
-
-// count counts an outcome.
-func (s *failures) count(now clock.Reading, err error) {
-	switch {
-	case err == nil:
-		*s = failures{}
-		return
-	case !s.recent(now):
-		s.first = now
-	}
-	s.last, s.err = now, err
-}
-
-// recent reports whether the step has just failed.
-func (s *failures) recent(now clock.Reading) bool {
-	return s.last != (clock.Reading{}) && now.SinceAtLeast(s.last) < failuresLast
-}
-
-// persist reports whether the API server has been refusing the step for long. What no API server says,
-// such as a connection that is refused, may be over soon.
-func (s *failures) persist(now clock.Reading) bool {
-	return s.recent(now) && kube.Stated(s.err) && s.last.SinceAtLeast(s.first) >= failsAfter
-}
-
 func newFence(r *run, node string) *fence {
 	return &fence{
 		run: r, node: node, log: r.config.Logger.With(zap.String("node", node)),
@@ -158,28 +121,6 @@ func (f *fence) step(ctx context.Context) error {
 	return err
 }
 
-// agentAlive is the reason of a hold: an agent could not be ended.
-const agentAlive = "AgentAlive"
-
-// sayStuck has the record say that nothing more is done, and repeats the Event. It switches nothing.
-func (f *fence) sayStuck(ctx context.Context) error {
-	in := statemachine.Input{
-		Fence: f.record, Memory: f.memory, Now: f.clock.Now(),
-		Trouble: &statemachine.Trouble{
-			Reason: agentAlive, Message: "nothing more is done until the controller is restarted: " + f.stuck.Error(),
-		},
-	}
-	if write, ok := statemachine.Transition(in).(statemachine.Write); ok && write.Reason == statemachine.Held {
-		return f.write(ctx, write)
-	}
-	f.reportBlocked()
-	return nil
-}
-
-// manyRenewals is the number of looks and readings without a use after which the record says so.
-// Five in a row are usual.
-const manyRenewals = 12
-
 // read reads the record. If there is none and the node fails, read creates one, which starts a
 // fence.
 func (f *fence) read(ctx context.Context) error {
@@ -228,7 +169,7 @@ func (f *fence) wrote(record *v1alpha1.NodeFence) {
 // input returns the input of the next decision.
 func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	in := statemachine.Input{
-		Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node), Overdue: f.renewals >= manyRenewals,
+		Fence: f.record, Memory: f.memory, Trigger: f.state.trigger(f.node),
 	}
 	s := &f.record.Status
 	plan, err := f.plans.plan(ctx, f.node, s.ConfigHash)
@@ -257,11 +198,7 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
 	in.Now = f.clock.Now()
-	if f.failures.persist(in.Now) {
-		in.Trouble = &statemachine.Trouble{
-			Reason: "StepFails", Message: "the API server refuses it again and again: " + f.failures.err.Error(),
-		}
-	}
+	in.Trouble = f.trouble(in.Now)
 	return in, nil
 }
 

@@ -128,10 +128,8 @@ func read[T metav1.Object](
 	ctx context.Context, k *cluster, about accessError, get func(context.Context) (T, error),
 ) (o T, found bool, err error) {
 	err = k.do(ctx, about, func(ctx context.Context) (err error) {
-		if o, err = get(ctx); err == nil && o.GetName() != about.Name {
-			err = fmt.Errorf("the answer is not the object that was asked for: its name is %q", o.GetName())
-		}
-		return err
+		o, err = get(ctx)
+		return kube.Named(o, about.Name, err)
 	})
 	if absent(err) {
 		return o, false, nil

@@ -26,10 +26,10 @@ func (w *world) replica(name string) *testShard {
 		Namespace: testNamespace, Name: "election", Identity: name, OnLost: func(error) {},
 	})
 	require.NoError(w.t, err)
-	sharder, err := New(kube, meta, ringtest.TestMapper(), w.config())
+	s.sharder, err = New(kube, meta, ringtest.TestMapper(), w.config())
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
-		_ = Replica{Lease: lease, Elector: elector, Sharder: sharder}.Run(ctx, func(ctx context.Context) error {
+		_ = Replica{Lease: lease, Elector: elector, Sharder: s.sharder}.Run(ctx, func(ctx context.Context) error {
 			term, err := lease.Term()
 			if err != nil {
 				return err

@@ -184,6 +184,7 @@ func (w *world) begin(run func(context.Context)) (stop func()) {
 // testShard is a shard of a world.
 type testShard struct {
 	connection *apisim.Client
+	sharder    *Sharder // of a replica
 	release    func()
 	stubborn   atomic.Bool // it does not let go of anything
 	acks       atomic.Int32

@@ -106,8 +106,8 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 	defer cancel()
 	bounded, answers := observed(bounded)
 	l, err := request(bounded)
-	if err == nil && l != nil && l.Name != s.Name.Name { // any JSON object decodes as a Lease
-		err = fmt.Errorf("the answer is not the Lease: its name is %q", l.Name)
+	if l != nil {
+		err = kube.Named(l, s.Name.Name, err)
 	}
 	s.noteRefusal(verb, kube.RoleMissing(err), s.clock.Now())
 	if err == nil {

@@ -65,16 +65,22 @@ func (w *cluster) label(name, shard string) *corev1.Pod {
 	return pod
 }
 
-// raise runs an informer of children whose watch events arrive with this delay.
-func (r *replica) raise(lag time.Duration) cache.SharedIndexInformer {
+// children makes an informer of children that has a connection of its own.
+func (r *replica) children() (*apisim.Client, cache.SharedIndexInformer) {
 	conn := r.conn
 	defer func() { r.conn = conn }()
 	r.conn = r.server.Client("a-children")
 	client := r.client()
-	informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+	return r.conn, r.shard.NewInformer(
+		ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
+}
+
+// raise runs an informer of children whose watch events arrive with this delay.
+func (r *replica) raise(lag time.Duration) cache.SharedIndexInformer {
+	conn, informer := r.children()
 	r.running.Go(func() { informer.RunWithContext(r.ctx) })
 	require.True(r.t, cache.WaitForCacheSync(r.ctx.Done(), informer.HasSynced))
-	r.conn.Inject(apisim.Faults{WatchLag: lag})
+	conn.Inject(apisim.Faults{WatchLag: lag})
 	return informer
 }
 

@@ -11,21 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
-
-// childrenBehindAProxy makes an informer of children with a connection of its own.
-func (r *replica) childrenBehindAProxy() (*apisim.Client, cache.SharedIndexInformer) {
-	own := r.conn
-	r.conn = r.server.Client("a-children")
-	proxy, client := r.conn, r.client()
-	r.conn = own
-	informer := r.shard.NewInformer(ListerWatcher(client.CoreV1().Pods(""), client), &corev1.Pod{}, 0, cache.Indexers{})
-	return proxy, informer
-}
 
 // A proxy answers with what decodes as an empty list. Work does not begin on a cache of that.
 func TestAnAnswerThatIsNoListMakesNoCache(t *testing.T) {
@@ -34,7 +22,7 @@ func TestAnAnswerThatIsNoListMakesNoCache(t *testing.T) {
 			root := r.create("x")
 			r.bear(root, "p", "a") // of an earlier process of this shard
 			r.assign("x")
-			proxy, informer := r.childrenBehindAProxy()
+			proxy, informer := r.children()
 			proxy.Inject(apisim.Faults{Odd: apisim.Oddities[5]})
 			r.running.Go(func() { informer.RunWithContext(r.ctx) })
 			for range 30 {
@@ -49,7 +37,7 @@ func TestAnAnswerThatIsNoListMakesNoCache(t *testing.T) {
 	})
 	t.Run("a later one", func(t *testing.T) {
 		inFamily(t, func(t *testing.T, r *replica) {
-			proxy, informer := r.childrenBehindAProxy()
+			proxy, informer := r.children()
 			r.running.Go(func() { informer.RunWithContext(r.ctx) })
 			root := r.create("x")
 			r.bear(root, "p", "a")

@@ -180,11 +180,14 @@ func TestHoldIsCurrent(t *testing.T) {
 	assert.LessOrEqual(t, held()-2, 1+int((r.elapsed()-began)/time.Minute))
 }
 
-// A process whose proofs are too old before they can be used says so once, and goes on.
-func TestOverdueProofsAreSaidOnce(t *testing.T) {
+// A process that does not get on says so once, and goes on.
+func TestTroubleIsSaidOnce(t *testing.T) {
 	r := newRig(t, bmc())
 	r.until(statemachine.Verified)
-	in := statemachine.Input{Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now, Overdue: true}
+	in := statemachine.Input{
+		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now,
+		Trouble: statemachine.Trouble{Reason: "ProofTooOld", Message: "slow"},
+	}
 	write, ok := statemachine.Transition(in).(statemachine.Write)
 	require.True(t, ok)
 	assert.Equal(t, statemachine.Held, write.Reason)
@@ -192,20 +195,9 @@ func TestOverdueProofsAreSaidOnce(t *testing.T) {
 	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)
 	r.fence.Status = write.Status
 	assert.NotEqual(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
-	r.until(statemachine.WorkloadsFreed)
-	assert.Nil(t, r.status().Hold)
-}
-
-// So does one whose step fails again and again.
-func TestTroubleIsSaidOnce(t *testing.T) {
-	r := newRig(t, bmc())
-	r.until(statemachine.Verified)
-	in := statemachine.Input{
-		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now, Overdue: true,
-		Trouble: &statemachine.Trouble{Reason: "StepFails", Message: "no"},
-	}
-	write, ok := statemachine.Transition(in).(statemachine.Write)
-	require.True(t, ok)
+	in.Trouble.Reason = "StepFails"
+	write, ok = statemachine.Transition(in).(statemachine.Write)
+	require.True(t, ok, "another one is said, too")
 	assert.Equal(t, statemachine.Held, write.Reason)
 	assert.Equal(t, "StepFails", write.Status.Hold.Reason)
 	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)

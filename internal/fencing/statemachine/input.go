@@ -23,11 +23,9 @@ type Input struct {
 	// Dump is a time at or before the arrival of the last dump message from this node. Zero: this
 	// process has received none.
 	Dump clock.Reading
-	// Overdue is set if this process has proved the same again and again, and each proof was too old
-	// before it could be used.
-	Overdue bool
-	// Trouble is why this process does not get on with its step; nil: it does, or has not tried for long.
-	Trouble *Trouble
+	// Trouble is why this process does not get on with its step; without a reason: it does, or has not
+	// tried for long.
+	Trouble Trouble
 	// Memory is what this process has seen and done.
 	Memory Memory
 	// Now is read after everything else.

@@ -167,20 +167,12 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 	return Wait{For: or(wait, lookEvery), Why: message}
 }
 
-// proofTooOld is what a record says if proofs are too old before they can be used.
-var proofTooOld = Trouble{
-	"ProofTooOld", "what is read of the node is too old when it can be used: the API server takes a second or more " +
-		"for an answer, or this process was stopped",
-}
-
 // trouble returns the write that says that this process does not get on, unless the record says it. The
 // fence goes on: the next try may succeed.
 func (t transition) trouble() Step {
 	trouble := t.Trouble
-	if trouble == nil && t.Overdue {
-		trouble = &proofTooOld
-	}
-	if trouble == nil || t.s.Phase == "" || t.s.Phase.Ended() || t.s.Hold != nil && t.s.Hold.Reason == trouble.Reason {
+	if trouble.Reason == "" || t.s.Phase == "" || t.s.Phase.Ended() ||
+		t.s.Hold != nil && t.s.Hold.Reason == trouble.Reason {
 		return nil
 	}
 	return t.write(Held, func(s *v1alpha1.Status) {

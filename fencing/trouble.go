@@ -1,0 +1,89 @@
+package fencing
+
+import (
+	"context"
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
+)
+
+// Reasons of a hold by which a process says that it does not get on. The first two may never be over.
+const (
+	agentAlive  = "AgentAlive"  // an agent could not be ended
+	stepFails   = "StepFails"   // the API server refuses a step
+	proofTooOld = "ProofTooOld" // what proves something is too old when it is used
+)
+
+// manyRenewals is the number of looks and readings without a use after which the record says so.
+// Five in a row are usual.
+const manyRenewals = 12
+
+// trouble is why this process does not get on with the fence; without a reason: it does.
+func (f *fence) trouble(now clock.Reading) statemachine.Trouble {
+	switch {
+	case f.stuck != nil:
+		return statemachine.Trouble{
+			Reason: agentAlive, Message: "nothing more is done until the controller is restarted: " + f.stuck.Error(),
+		}
+	case f.failures.persist(now):
+		return statemachine.Trouble{
+			Reason: stepFails, Message: "the API server refuses it again and again: " + f.failures.err.Error(),
+		}
+	case f.renewals >= manyRenewals:
+		return statemachine.Trouble{
+			Reason: proofTooOld, Message: "what is read of the node is too old when it can be used: the API server " +
+				"takes a second or more for an answer, or this process was stopped",
+		}
+	}
+	return statemachine.Trouble{}
+}
+
+// sayStuck has the record say that nothing more is done, and repeats the Event. It switches nothing.
+func (f *fence) sayStuck(ctx context.Context) error {
+	in := statemachine.Input{Fence: f.record, Memory: f.memory, Now: f.clock.Now()}
+	in.Trouble = f.trouble(in.Now)
+	if write, ok := statemachine.Transition(in).(statemachine.Write); ok && write.Reason == statemachine.Held {
+		return f.write(ctx, write)
+	}
+	f.reportBlocked()
+	return nil
+}
+
+// failures are those of one step that changes something, without a success in between. Looks between its
+// tries do not count.
+type failures struct {
+	first, last clock.Reading // zero: none
+	err         error
+}
+
+const (
+	// failsAfter is how long a step must have failed before its record says so.
+	failsAfter = time.Minute
+	// failuresLast is how long after a failure another one counts as the next.
+	failuresLast = 30 * time.Second
+)
+
+// count counts an outcome.
+func (s *failures) count(now clock.Reading, err error) {
+	switch {
+	case err == nil:
+		*s = failures{}
+		return
+	case !s.recent(now):
+		s.first = now
+	}
+	s.last, s.err = now, err
+}
+
+// recent reports whether the step has just failed.
+func (s *failures) recent(now clock.Reading) bool {
+	return s.last != (clock.Reading{}) && now.SinceAtLeast(s.last) < failuresLast
+}
+
+// persist reports whether the API server has been refusing the step for long. What no API server says,
+// such as a connection that is refused, may be over soon.
+func (s *failures) persist(now clock.Reading) bool {
+	return s.recent(now) && kube.Stated(s.err) && s.last.SinceAtLeast(s.first) >= failsAfter
+}
