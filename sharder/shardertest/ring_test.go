@@ -127,6 +127,7 @@ func TestCachesShowOnlyObjectsOfThisShard(t *testing.T) {
 				informer.RunWithContext(ctx)
 				return nil
 			})
+			synctest.Wait() // it watches: what was created between its list and its watch may be shown as deleted
 			mine := widget("mine")
 			ring.Assign(mine)
 			ring.Create(widget("later"))
