@@ -56,10 +56,9 @@ func TestNoMovedObjectBeginsStale(t *testing.T) {
 	f.create(roots)
 	r := &relay{f: f, batons: map[types.UID]*baton{}}
 	f.start("sharder", "-without-shard")
-	stop := r.start("a", maxLag)
-	defer stop()
-	stop = r.start("b", maxLag)
-	defer stop()
+	stopA, stopB := r.start("a", maxLag), r.start("b", maxLag)
+	defer stopA()
+	defer stopB()
 	members := []string{"a", "b"}
 	r.requireTurns(members...)
 	for round := 0; min(r.ours.all(), r.plain.all()) < firsts && round < 8; round++ {
@@ -75,6 +74,8 @@ func TestNoMovedObjectBeginsStale(t *testing.T) {
 		}
 		r.requireTurns(members...)
 	}
+	stopA()
+	stopB() // no handler runs any more
 	t.Logf("with the shard: %v; plain informers: %v", &r.ours, &r.plain)
 	assert.GreaterOrEqual(t, r.ours.all(), firsts)
 	assert.Empty(t, r.ours.stale)
