@@ -32,7 +32,7 @@ const (
 	serverEnv = "BELLWETHER_TEST_KUBECONFIG"
 	slowEnv   = "BELLWETHER_TEST_SLOW_SERVER"
 
-	duration, margin = 5 * time.Second, time.Second
+	duration, margin = 6 * time.Second, 2 * time.Second
 )
 
 var programs = map[string]func(){

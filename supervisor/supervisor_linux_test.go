@@ -14,9 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -263,11 +265,14 @@ func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP)) // it cannot renew meanwhile
-	l := f.record(t).Lease().DeepCopy()
-	l.Spec.HolderIdentity = ptr.To("another")
-	l.Annotations[lease.ProcessAnnotation] = "another"
-	taken, err := f.client.CoordinationV1().Leases("default").Update(t.Context(), l, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	var taken *coordinationv1.Lease
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() (err error) { // a renewal may be under way
+		l := f.record(t).Lease().DeepCopy()
+		l.Spec.HolderIdentity = ptr.To("another")
+		l.Annotations[lease.ProcessAnnotation] = "another"
+		taken, err = f.client.CoordinationV1().Leases("default").Update(t.Context(), l, metav1.UpdateOptions{})
+		return err
+	}))
 	f.kill(t)
 	assert.Equal(t, "exit status 137", f.End())
 	assert.Equal(t, taken, f.record(t).Lease())

@@ -3,6 +3,7 @@ package fenceagents_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,10 +65,12 @@ func TestEndOfTheContextKillsAll(t *testing.T) {
 			f := newFake(t)
 			why := errors.New("no leader any more")
 			ctx, cancel := context.WithCancelCause(t.Context())
-			go func() {
+			var canceling sync.WaitGroup
+			defer canceling.Wait()
+			canceling.Go(func() {
 				f.call()
 				cancel(why)
-			}()
+			})
 			power, err := f.agents().Power(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": kind}))
 			assert.ErrorIs(t, err, why)
 			assert.Equal(t, agent.PowerUnknown, power)
@@ -105,10 +108,12 @@ func TestWhatCannotBeFoundIsReportedAfterTheEndOfTheContextToo(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
+	var canceling sync.WaitGroup
+	defer canceling.Wait()
+	canceling.Go(func() {
 		f.call()
 		cancel()
-	}()
+	})
 	err := f.agents().Switch(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": "escaped"}), off)
 	assert.ErrorIs(t, err, agent.ErrAlive)
 	assert.ErrorIs(t, err, context.Canceled)

@@ -96,7 +96,8 @@ func nodeRunsAPodAndIsLost(t *testing.T, cp *e2e.ControlPlane) {
 	t.Logf("NotReady %s after its process was paused", time.Since(start).Round(time.Millisecond))
 	for _, other := range []string{"one", "two"} {
 		if other != node {
-			assert.Equal(t, corev1.ConditionTrue, ready(other), "the other node")
+			require.Eventually(t, func() bool { return ready(other) == corev1.ConditionTrue }, patience, poll,
+				"the other node")
 		}
 	}
 	require.NoError(t, cp.Node(node).Resume())

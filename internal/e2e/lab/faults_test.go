@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,10 +54,12 @@ func TestCommandLandsAlthoughTheAgentWasKilled(t *testing.T) {
 	each(t, func(t *testing.T, b bench) {
 		b.plug.Break(lab.Fault{Holds: true})
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
+		var canceling sync.WaitGroup
+		defer canceling.Wait()
+		canceling.Go(func() {
 			assert.Eventually(t, func() bool { return len(b.plug.Commands()) > 0 }, patience, time.Millisecond)
 			cancel()
-		}()
+		})
 		err := b.agents.Switch(ctx, b.target(nil), command(agent.ActionOff))
 		assert.ErrorIs(t, err, context.Canceled)
 		assert.Equal(t, agent.PowerOn, b.read(t))

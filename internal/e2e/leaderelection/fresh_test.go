@@ -126,8 +126,10 @@ func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, ...fresh.
 ) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	worked := make(chan struct{})
 	lease := types.NamespacedName{Namespace: w.namespace, Name: "l"}
 	err := p.run(ctx, w.leases(p), lease, func(ctx context.Context) {
+		defer close(worked)
 		defer cancel()
 		begin := time.Now()
 		if !assert.NoError(t, prompt(ctx, w.cache)) {
@@ -142,6 +144,11 @@ func (w *warm) lead(t *testing.T, p peer, prompt func(context.Context, ...fresh.
 		assert.NoError(t, err)
 	})
 	assert.NoError(t, err)
+	select { // the peer may return before
+	case <-worked:
+	case <-time.After(patience):
+		assert.Fail(t, "work has not begun, or does not end")
+	}
 	return seen, waited
 }
 

@@ -68,7 +68,7 @@ func (s *servers) published() (n int) {
 func (s *servers) ask(from *realnode.Node) error {
 	client := &http.Client{
 		Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true},
-		Timeout:   2 * time.Second,
+		Timeout:   10 * time.Second, // a SYN that is lost is sent again after 1 s, and 2 s later
 	}
 	response, err := client.Get(s.url)
 	if err != nil {

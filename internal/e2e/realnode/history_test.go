@@ -244,7 +244,7 @@ func (h *history) reigns() (all []reign) {
 			switch {
 			case l.Message == "working" && l.Step <= 1:
 				all = append(all, reign{pod.UID, l.At, l.At})
-			case l.Message == "beat", l.Message == "working":
+			case (l.Message == "beat" || l.Message == "working") && len(all) > 0:
 				all[len(all)-1].last = l.At
 			}
 		}

@@ -50,20 +50,29 @@ func TestContainerOfALeaderIsKilled(t *testing.T) {
 	killed := seconds()
 	require.NoError(t, syscall.Kill(slices.Min(processes), syscall.SIGKILL)) // its PID 1, and so all
 	a.awaitReigns(2)
-	reported := killed
+	a.requireBeforeExpiry(killed, a.history.reigns()[1].begun)
+	a.judge()
+	a.report("container killed")
+}
+
+// requireBeforeExpiry asserts that the next leader, which began to work at begun, did not wait until
+// the Lease of a leader that died at died had expired. It may have to if the kubelet reports late.
+func (a *app) requireBeforeExpiry(died, begun float64) {
+	a.t.Helper()
+	const duration, renewInterval, tooLate = 15, 3, 5
 	for _, f := range a.history.about(a.leader.UID) {
 		if f.Claim == terminated || f.Claim == lastState {
-			reported = float64(f.At.UnixMicro()) / 1e6
+			reported := float64(f.At.UnixMicro()) / 1e6
+			a.t.Logf("the kubelet reported the end after %.3f s, and the next leader worked %.3f s after the report",
+				reported-died, begun-reported)
+			if reported-died > tooLate {
+				a.t.Log("that was too late to judge the next leader")
+				return
+			}
 			break
 		}
 	}
-	begun := a.history.reigns()[1].begun
-	t.Logf("the kubelet reported the end after %.3f s, and the next leader worked %.3f s after the report",
-		reported-killed, begun-reported)
-	const duration, renewInterval = 15, 3
-	assert.Less(t, begun-killed, float64(duration-renewInterval), "before the Lease can have expired")
-	a.judge()
-	a.report("container killed")
+	assert.Less(a.t, begun-died, float64(duration-renewInterval), "before the Lease can have expired")
 }
 
 // A daemon that knows nothing of elections, as the entry point of its container has it run.
@@ -82,10 +91,7 @@ func TestBellwetherRunInAContainer(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(slices.Min(processes), syscall.SIGKILL))
 	a.awaitReigns(3)
-	took := a.history.reigns()[2].begun - killed
-	t.Logf("killed: the next one began %.3f s later", took)
-	const duration, renewInterval = 15, 3
-	assert.Less(t, took, float64(duration-renewInterval), "before the Lease can have expired")
+	a.requireBeforeExpiry(killed, a.history.reigns()[2].begun)
 	a.judge()
 }
 
@@ -100,11 +106,8 @@ func TestLeaderThatRunsOutOfMemory(t *testing.T) {
 	require.NoError(t, realnode.Starve(t.Context(), container))
 	a.awaitReigns(2)
 	reigns := a.history.reigns()
-	took := reigns[1].begun - reigns[0].last
-	t.Logf("the next leader began %.3f s after the last act of the one before", took)
-	const duration, renewInterval = 15, 3
-	assert.Less(t, took, float64(duration-renewInterval), "before the Lease can have expired")
 	a.eventually("the kubelet reports it", func() bool { return a.claimed(terminated) || a.claimed(lastState) })
+	a.requireBeforeExpiry(reigns[0].last, reigns[1].begun)
 	a.judge()
 	a.report("out of memory")
 }

@@ -57,7 +57,6 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 	f := newFleetIn(t, cp, lasting, deployments, replicaSets)
 	// What work writes would be copied, too. What copies have changed unseen is found by a scan.
 	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=2s"}
-	const twoScans = 4 * time.Second
 	f.start("a", args...)
 	f.start("b", args...)
 	f.requireSettled("a", "b")
@@ -77,18 +76,23 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 		require.NoError(t, err)
 	}
 	members := []string{"a", "b"}
+	r := rollOuts{f: f}
 	// rests asserts that all is placed, and that the ring has written on each object a few times at
 	// most, and nothing any more.
 	rests := func(what string, since time.Time, each int) {
 		t.Helper()
+		for i := range apps {
+			r.requireDone(fmt.Sprint("d", i))
+		}
 		f.requirePlaced(members...)
-		time.Sleep(twoScans) // to see that nothing happens
+		f.requireScans(2) // one that has begun now, which finds what was copied
+		f.requirePlaced(members...)
 		costs := f.costs(since)
 		for name, c := range costs {
 			assert.LessOrEqual(t, c.sharder+c.shard, each, "%s: writes on %s", what, name)
 		}
 		quiet := time.Now()
-		time.Sleep(twoScans) // to see that nothing happens
+		f.requireScans(3) // to see that nothing happens
 		assert.Empty(t, f.costs(quiet), "%s: writes when it is over", what)
 		t.Logf("%s: %v", what, costs)
 	}

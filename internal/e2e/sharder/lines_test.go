@@ -51,6 +51,13 @@ func (f *fleet) said(replica string, words ...string) int {
 	return n
 }
 
+// requireScans waits for the ends of that many scans. The first may have begun already.
+func (f *fleet) requireScans(n int) {
+	f.t.Helper()
+	before := f.said("", "scan")
+	f.eventually(func() bool { return f.said("", "scan") >= before+n }, "no scans")
+}
+
 // eventually waits for something that has no bound of its own.
 func (f *fleet) eventually(condition func() bool, message string, args ...any) {
 	f.t.Helper()

@@ -119,7 +119,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				require.NoError(t, err)
 				defer proxy.Close()
 				sharder := []string{"-without-shard", "-max-drains=1"}
-				shard := []string{"-without-sharder", "-work=1s", "-stubborn"} // so that the middle lasts
+				shard := []string{"-without-sharder", "-work=2s", "-stubborn"} // so that the middle lasts
 				first := f.startAs(proxy.Config(f.user("s1")), "s1", sharder...)
 				f.requireSaid("s1", 0, "sharder")
 				f.start("s2", sharder...)

@@ -58,14 +58,10 @@ func TestRollOutsBesideTheRealControllers(t *testing.T) {
 	}
 	f.requirePlaced("a", "b")
 	r.requirePodsPlaced()
-	scans := func(n int) {
-		before := f.said("", "scan")
-		f.eventually(func() bool { return f.said("", "scan") >= before+n }, "no scans")
-	}
-	scans(2) // one that has begun now, which finds the annotations of ReplicaSets that an undo has left on Deployments
+	f.requireScans(2) // one that has begun now, which finds the annotations of ReplicaSets that an undo has left on Deployments
 	f.requirePlaced("a", "b")
 	quiet := time.Now()
-	scans(3)
+	f.requireScans(3)
 	assert.Empty(t, f.costs(quiet), "writes when all is over")
 	r.requireFewBounces(begun)
 	f.requireExclusion()

@@ -58,7 +58,9 @@ func TestAnObjectThatNoShardOwnsHasAnEvent(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	lease, err := shardlease.New(admin, shardlease.Config{Namespace: namespace, Ring: ring, Identity: "a"})
+	lease, err := shardlease.New(admin, shardlease.Config{
+		Namespace: namespace, Ring: ring, Identity: "a", OnLost: func(err error) { assert.NoError(t, err) },
+	})
 	require.NoError(t, err)
 	running.Go(func() {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
@@ -77,7 +79,7 @@ func TestAnObjectThatNoShardOwnsHasAnEvent(t *testing.T) {
 	defer broadcaster.Shutdown()
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
 	s, err := sharder.New(kube, objects, mapper, sharder.Config{
-		Namespace: namespace, Ring: ring, UnownedAfter: 2 * time.Second,
+		Namespace: namespace, Ring: ring, UnownedAfter: 10 * time.Second, // by then the other one is assigned
 		Events: broadcaster.NewRecorder(scheme.Scheme, "sharder"),
 		Resources: []api.Resource{{
 			GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaces: []string{namespace},
