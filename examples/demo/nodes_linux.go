@@ -29,6 +29,9 @@ func playedInside(ctx context.Context, out *report) (played bool, err error) {
 
 // playNodes plays the chapter in namespaces of its own.
 func playNodes(ctx context.Context, _ *stage) error {
+	if err := realnode.Download(ctx, images); err != nil {
+		return err
+	}
 	code, err := realnode.Enter(ctx)
 	if err == nil && code != 0 {
 		err = errors.New("the chapter has failed")
@@ -52,16 +55,19 @@ type reign struct {
 const (
 	daemonApp = "example-daemon" // it says with every step that it works
 	lifeApp   = "example-leader" // it says once that it works
+
+	examples = "github.com/bellwether-k8s/bellwether/examples/"
 )
+
+var images = map[string]realnode.Image{
+	daemonApp + ":latest": {Program: examples + "leaderelection", Arguments: []string{"-work-interval=10ms"}},
+	lifeApp + ":latest":   {Program: examples + "leaderforlife"},
+}
 
 func playInside(ctx context.Context, out *report) (err error) {
 	m := &machines{stage: &stage{report: out}, reigns: map[string]reign{}}
-	const examples = "github.com/bellwether-k8s/bellwether/examples/"
 	if err := m.during("Starting a control plane and three nodes, each with a kubelet and containerd", func() error {
-		m.cluster, err = realnode.New(ctx, realnode.Options{Nodes: nodes, Images: map[string]realnode.Image{
-			daemonApp + ":latest": {Program: examples + "leaderelection", Arguments: []string{"-work-interval=10ms"}},
-			lifeApp + ":latest":   {Program: examples + "leaderforlife"},
-		}})
+		m.cluster, err = realnode.New(ctx, realnode.Options{Nodes: nodes, Images: images})
 		return err
 	}); err != nil {
 		return err

@@ -48,6 +48,14 @@ func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags 
 	return c.programs[key], nil
 }
 
+// Download downloads the modules that programs of a module are built from. Empty: of the current one.
+func Download(ctx context.Context, module string) error {
+	if _, err := goCommand(ctx, module, []string{"GOWORK=off", "GOFLAGS="}, "mod", "download"); err != nil {
+		return fmt.Errorf("e2e: download modules: %w", err)
+	}
+	return nil
+}
+
 // goCommand runs go in dir ("" is the current directory) and returns its standard output without
 // surrounding space.
 func goCommand(ctx context.Context, dir string, env []string, arguments ...string) (string, error) {

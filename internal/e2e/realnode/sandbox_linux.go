@@ -52,7 +52,10 @@ func Main(m *testing.M, shared **Cluster, options Options) {
 	case Inside():
 		code, err = runTests(m, shared, options)
 	default:
-		code, err = Enter(context.Background()) //nolint:forbidigo // TestMain is where contexts begin
+		ctx := context.Background() //nolint:forbidigo // TestMain is where contexts begin
+		if err = Download(ctx, options.Images); err == nil {
+			code, err = Enter(ctx)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -90,6 +93,20 @@ func Boot() {
 
 // Inside reports whether this process is one that [Enter] has started: it may call [New].
 func Inside() bool { return os.Getenv(sandboxEnv) != "" }
+
+// Download downloads what images are built from, as [New] cannot: in its namespaces there is no network.
+func Download(ctx context.Context, images map[string]Image) error {
+	modules := map[string]bool{"": true}
+	for _, image := range images {
+		modules[image.Module] = true
+	}
+	for module := range modules {
+		if err := e2e.Download(ctx, module); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Enter executes this program again, with the same arguments, as the first process of new
 // namespaces, and returns its exit code. If that is not 0, files that it has left stay. It inherits
