@@ -31,6 +31,9 @@ func (c Config) rights() []kube.Right {
 	if c.Settings != "" {
 		add(corev1.Resource("configmaps"), c.Namespace, c.Settings, "get")
 	}
+	if c.Events != nil {
+		all = append(all, kube.EventRights(c.Namespace)...)
+	}
 	return all
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
@@ -34,7 +35,7 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	r, err := endpoints.New(client, endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-		Ports: []endpoints.Port{https}, PublishEndpoints: true, Logger: zap.New(core),
+		Ports: []endpoints.Port{https}, PublishEndpoints: true, Logger: zap.New(core), Events: events.NewFakeRecorder(10),
 	})
 	require.NoError(t, err)
 	for range 3 {
@@ -44,5 +45,6 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 	require.Len(t, said, 1)
 	assert.Equal(t, `get on resource services of API group "" in namespace ns; `+
 		`get, create, update on resource endpointslices of API group "discovery.k8s.io" in namespace ns; `+
-		`get, create, update on resource endpoints of API group "" in namespace ns`, said[0].ContextMap()["grant"])
+		`get, create, update on resource endpoints of API group "" in namespace ns; `+
+		`create, patch on resource events of API group "events.k8s.io" in namespace ns`, said[0].ContextMap()["grant"])
 }

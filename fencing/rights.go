@@ -6,7 +6,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,7 +63,8 @@ func (c Config) rights(used *uses) []kube.Right {
 		add(corev1.Resource("secrets"), c.Namespace, "get")
 	}
 	if c.Events != nil {
-		add(eventsv1.Resource("events"), metav1.NamespaceDefault, "create", "patch") // of Nodes and NodeFences
+		all = append(all, kube.EventRights(metav1.NamespaceDefault)...) // about Nodes and NodeFences
+		all = append(all, kube.EventRights(c.Namespace)...)             // about the configuration
 	}
 	if evicts {
 		add(corev1.Resource("pods/eviction"), "", "create")

@@ -134,6 +134,7 @@ func TestRightsThatTheConfigurationNeeds(t *testing.T) {
 		go func() { ended <- c.Run(ctx) }()
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{`create on resource events of API group "events.k8s.io" in namespace default; ` +
+			`create on resource events of API group "events.k8s.io" in namespace fencing; ` +
 			`create on resource pods/eviction of API group "" by a ClusterRole; ` +
 			`delete on resource volumeattachments of API group "storage.k8s.io" by a ClusterRole; ` +
 			`get on resource persistentvolumes of API group "" by a ClusterRole`}, kubetest.Grants(logs))

@@ -109,6 +109,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		Ledger:         ledger,
 		Pod:            config.pod().WithDefaults(),
 		NoteWrites:     true,
+		Events:         config.Events != nil,
 		Log:            config.Logger,
 	})
 	return e, nil

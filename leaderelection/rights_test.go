@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -31,7 +32,8 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 	}{
 		"can be asked": {true, []string{
 			`create, update, watch on resource leases of API group "coordination.k8s.io" in namespace ns; ` +
-				`watch on resource pods of API group "" in namespace ns`,
+				`watch on resource pods of API group "" in namespace ns; ` +
+				`create, patch on resource events of API group "events.k8s.io" in namespace ns`,
 		}},
 		"cannot be asked": {false, nil},
 	} {
@@ -52,8 +54,9 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 						})
 				}
 				core, logs := observer.New(zap.InfoLevel)
-				elector, err := leaderelection.New(client,
-					leaderelection.Config{Namespace: "ns", Name: "l", PodUID: "1", Logger: zap.New(core)})
+				elector, err := leaderelection.New(client, leaderelection.Config{
+					Namespace: "ns", Name: "l", PodUID: "1", Logger: zap.New(core), Events: events.NewFakeRecorder(10),
+				})
 				require.NoError(t, err)
 				err = elector.Run(t.Context(), func(context.Context) error { return nil })
 				assert.ErrorContains(t, err, "not allowed to create Lease ns/l: grant the verb")

@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap/zapcore"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -29,7 +28,7 @@ func (c Config) rights() []kube.Right {
 				all = append(all, kube.RightsOn(of.GroupResource(), namespace, "", "get", "list", "watch", "patch")...)
 			}
 			if c.Events != nil {
-				all = append(all, kube.RightsOn(eventsv1.Resource("events"), namespace, "", "create", "patch")...)
+				all = append(all, kube.EventRights(namespace)...)
 			}
 		}
 	}

@@ -210,8 +210,26 @@ func TestBlockedFences(t *testing.T) {
 	assert.Empty(t, reasons("FenceIsHeldUp", ended))
 }
 
-// Where no replica of any election has ever been scraped, that is reported, too.
-func TestAlertWithoutAnySeries(t *testing.T) {
+// Where no replica of anything has ever been scraped, that is reported, too. Where none has an election,
+// that is no trouble.
+func TestAlertsWithoutElections(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	assert.Equal(t, []string{"NoReplicaReports"}, newHistory().firing(t, start, start.Add(3*time.Minute)))
+	for what, only := range map[string]func(*cluster) []*process{
+		"leaders for life": func(c *cluster) []*process { return c.daemons },
+		"servers":          func(c *cluster) []*process { return c.servers },
+	} {
+		var h *history
+		var start, end time.Time
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			for _, p := range c.all() {
+				p.down = !slices.Contains(only(c), p)
+			}
+			start = time.Now()
+			c.pass(20 * time.Minute)
+			h, end = c.history, time.Now()
+		})
+		assert.Empty(t, h.firing(t, start, end), what)
+	}
 }

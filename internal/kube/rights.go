@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -33,6 +34,11 @@ func RightsOn(resource schema.GroupResource, namespace, name string, verbs ...st
 		rights = append(rights, right)
 	}
 	return rights
+}
+
+// EventRights are those to record Events in a namespace.
+func EventRights(namespace string) []Right {
+	return RightsOn(eventsv1.Resource("events"), namespace, "", "create", "patch")
 }
 
 // SayMissingRights logs all of these rights that are missing, so that a role is not mended one verb at

@@ -37,6 +37,7 @@ type Config struct {
 	Ledger         lease.Ledger // for the supervisor; nil: none
 	Pod            Pod          // of this process; zero: none
 	NoteWrites     bool         // for the next term, see package handover
+	Events         bool         // the process records Events about the lease
 	Log            *zap.Logger
 
 	Variant lease.Variant                            // of this kind of lease

@@ -18,5 +18,8 @@ func (c *Candidate) sayMissingRights(ctx context.Context) {
 	if c.config.Pod.UID != "" {
 		rights = append(rights, kube.RightsOn(corev1.Resource("pods"), lease.Namespace, "", "watch")...)
 	}
+	if c.config.Events {
+		rights = append(rights, kube.EventRights(lease.Namespace)...)
+	}
 	kube.SayMissingRights(ctx, c.client, rights, c.config.Log)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// excludeLabel is the label by which the default configuration of a fencer leaves a node alone.
+// excludeLabel is the label by which the default configuration of a fencer leaves a node alone,
+// with any value but "false".
 const excludeLabel = "fencing.bellwether.dev/exclude"
 
 // FenceRights are what a fence needs.
@@ -39,7 +40,7 @@ func (c *Cluster) FenceObstacle(ctx context.Context, node string) (string, error
 			return fmt.Sprintf("node %s is Ready: a fencer would end its fence at once", node), nil
 		}
 	}
-	if value, ok := n.Labels[excludeLabel]; ok {
+	if value, ok := n.Labels[excludeLabel]; ok && value != "false" {
 		return fmt.Sprintf("node %s has the label %s=%s: remove it first", node, excludeLabel, value), nil
 	}
 	f, err := c.fence(ctx, node)

@@ -346,7 +346,7 @@ func TestFence(t *testing.T) {
 			require.NoError(t, err)
 		}
 		node("works", corev1.ConditionTrue, nil)
-		node("lost", corev1.ConditionUnknown, nil)
+		node("lost", corev1.ConditionUnknown, map[string]string{"fencing.bellwether.dev/exclude": "false"})
 		node("excluded", corev1.ConditionUnknown, map[string]string{"fencing.bellwether.dev/exclude": "yes"})
 		node("given-up", corev1.ConditionUnknown, nil)
 		w.lose("given-up", v1alpha1.PhaseGivenUp, nil)
