@@ -148,6 +148,8 @@
 //	                       that is gone by the next scan; a child with another shard than its root's
 //	                       is found by that shard, which marks it with the drain label within half a
 //	                       minute
+//	a child gets another   the shard that it is with marks it so, too, when it has no work on the
+//	root                   child any more. It cancels that after AckGrace
 //
 // A root's record says which version of its children the shard's caches must show before work on
 // the family begins. A shard sees all children that its predecessor has created, and all that
@@ -215,6 +217,9 @@
 //     and the shards write those.
 //   - A restore of etcd from a backup: restart all replicas.
 //   - A request that is already at the server outlives the Do that sent it.
+//   - Work on a root does not end when a child of it gets another root: before it touches a child, it
+//     has to look whose child it is. A child that loses its label while it gets another root goes to
+//     that root's shard at once, also if there is work on it.
 //   - An object that Resource.Selector no longer selects stays with its shard, and does not move
 //     until it is selected again. If its record is removed in the same write that selects it again,
 //     two shards may work on it for a moment.

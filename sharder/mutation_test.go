@@ -58,6 +58,11 @@ var mutations = []struct {
 		"does not see child", "",
 	},
 	{
+		"a child that has got another root is let go of while there is work on it", "shard/misplaced.go",
+		"	if len(atWork) > 0 ||", "	if len(atWork) < 0 ||",
+		"overlap", "",
+	},
+	{
 		"work on a child is not work on its root", "shard/do.go",
 		"	p := &workItem{at: at,", "	if q.forChild() {\n		at = q.child\n	}\n	p := &workItem{at: at,",
 		"overlap", "",

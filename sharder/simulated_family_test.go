@@ -42,7 +42,7 @@ type birth struct {
 	name    string
 	by      string // client that created it
 	stamped bool
-	edited  bool // a user has changed its label, so work may not see it
+	edited  bool // a user has changed its label or its root, so work may not see it
 	late    bool // its creator had lost its Lease, and has stood still meanwhile
 }
 
@@ -88,6 +88,8 @@ func (b *births) see(c apisim.Change) {
 		known.late = b.late(known)
 	case c.Client == user && c.Before.GetLabels()[label] != c.After.GetLabels()[label]:
 		known.edited = true
+	case owner.UID != known.root:
+		known.root, known.edited = owner.UID, true
 	default:
 		b.leaves(known, c)
 	}
@@ -323,11 +325,18 @@ func childOf(root *corev1.ConfigMap) *corev1.Pod {
 func (b *brood) control(ctx context.Context) error {
 	return shard.RunController(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
 		root := metav1.GetControllerOf(child).UID
-		b.p.Begin(string(root))
-		defer b.p.End(string(root))
+		for _, key := range []types.UID{root, child.UID} { // it may get another root meanwhile
+			b.p.Begin(string(key))
+			defer b.p.End(string(key))
+		}
 		b.check(ctx, root)
 		term, _ := shardlease.TermFrom(ctx)
-		for range 1 + b.p.Clock.Now().Wall.UnixNano()%6 {
+		chance := b.p.Clock.Now().Wall.UnixNano()
+		ticks := 1 + chance%6
+		if chance%7 == 0 { // long enough for the child to get another root, and to go to another shard
+			ticks *= 10
+		}
+		for range ticks {
 			tick := b.p.Clock.NewTimer(500 * time.Millisecond)
 			select {
 			case <-ctx.Done():
@@ -339,8 +348,9 @@ func (b *brood) control(ctx context.Context) error {
 				return term.Err()
 			}
 			b.p.Act(string(root))
+			b.p.Act(string(child.UID))
+			b.p.World().State.Store(string(child.UID), worked{identity(b.p.Name), time.Now()})
 		}
-		b.p.World().State.Store(string(child.UID), worked{identity(b.p.Name), time.Now()})
 		return nil
 	})
 }
@@ -349,7 +359,8 @@ func childrenOf(w *sim.World) coreclient.PodInterface {
 	return coreclient.NewForConfigOrDie(w.Connect(user).Config()).Pods("ns")
 }
 
-// meddleWithChildren does what users do: it creates and deletes children, and edits their labels.
+// meddleWithChildren does what users do: it creates and deletes children, edits their labels, and gives
+// them to another root.
 func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	ctx, client := context.Background(), childrenOf(w)
 	root := &roots[r.IntN(len(roots))]
@@ -363,7 +374,7 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	}
 	o := &list.Items[r.IntN(len(list.Items))]
 	label := api.ShardLabel(simulatedRing)
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case 1:
@@ -375,8 +386,14 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 			metav1.PatchOptions{})
 	case 3:
 		w.Server.Collect()
+	case 4:
+		o.OwnerReferences = childOf(&roots[r.IntN(len(roots))]).OwnerReferences
+		_, _ = client.Update(ctx, o, metav1.UpdateOptions{})
 	}
 }
+
+// idle is how long a child may wait for the work on others.
+const idle = 4 * resync
 
 // everyChildIsWithItsRoot returns an error unless each child is with its root, and its shard works
 // on it. This holds when there has been no fault for a while.
@@ -395,8 +412,8 @@ func everyChildIsWithItsRoot(w *sim.World, roots []corev1.ConfigMap) error {
 		shard, ok := of[metav1.GetControllerOf(&o).UID]
 		last, _ := w.State.Load(string(o.UID))
 		by, _ := last.(worked)
-		isNew := time.Since(o.CreationTimestamp.Time) < 2*resync // of work that goes on
-		if ok && !isNew && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > 2*resync) {
+		isNew := time.Since(o.CreationTimestamp.Time) < idle // of work that goes on
+		if ok && !isNew && (shard != o.Labels[label] || by.identity != shard || time.Since(by.at) > idle) {
 			problems = append(problems, fmt.Errorf("child %s (%s) is not looked after: it has labels %v, its root is "+
 				"with %q, last worked on by %q %v ago",
 				o.Name, o.UID, o.Labels, shard, by.identity, time.Since(by.at)))

@@ -39,13 +39,17 @@ type cacheState struct {
 	// version is that of the copy for the work, or of the root's newest copy if the work is on a
 	// child.
 	version string
-	// stale says that the copy for the work is from before the assignment, or older than the copy in
-	// every cache.
+	// stale says that the copy for the work is from before the assignment, older than the copy in
+	// every cache, or from before the child got another root.
 	stale bool
 	// found says that there is a copy.
 	found bool
-	// child says that the work is on a child. All fields but stale are then about its root.
+	// child says that the work is on a child. All fields but stale and elsewhere are then about its
+	// root.
 	child bool
+	// elsewhere says that the child carries the label of another shard, which may be at work on it: it
+	// was the child of another root.
+	elsewhere bool
 	// behind names a resource of children whose cache may not yet show what another shard has
 	// written; empty: none.
 	behind string
@@ -87,6 +91,8 @@ func (a admission) refusal() error {
 		return fmt.Errorf("%w: the cache is from before it was handed over", ErrNotYet)
 	case a.caches.stale:
 		return fmt.Errorf("%w: the copy is older than the cache's", ErrNotYet)
+	case a.caches.elsewhere:
+		return fmt.Errorf("%w: the child is with another shard, which has to let go of it", ErrNotYet)
 	case a.caches.behind != "":
 		return fmt.Errorf(
 			"%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet,

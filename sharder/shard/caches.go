@@ -80,9 +80,13 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true
+		label := s.keys.ShardOf(q.own)
 		// the caches will show its root, or stop showing the child
-		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity()
-		_, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
+		seen.complete = label != s.lease.Identity()
+		seen.elsewhere = seen.complete && label != ""
+		var child metav1.Object
+		child, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
+		seen.stale = seen.stale || child != nil && newer(child, q.own) && !sameController(child, q.own)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil
 	} else {
@@ -163,6 +167,13 @@ func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor 
 		}
 	}
 	return true
+}
+
+// sameController reports whether two copies of a child name the same root.
+func sameController(a, b metav1.Object) bool {
+	ofA, _ := protocol.ControllerRefOf(a)
+	ofB, _ := protocol.ControllerRefOf(b)
+	return ofA.UID == ofB.UID
 }
 
 // newer reports whether a is known to be newer than b.

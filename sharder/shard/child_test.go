@@ -105,7 +105,8 @@ func TestTheRootDecidesWhoWorksOnAChild(t *testing.T) {
 		assert.ErrorIs(t, r.doFor(r.bear(root, "q", "b")), ErrNotMine, "nor need its root be here")
 		r.assign("x")
 		assert.NoError(t, r.doFor(pod))
-		assert.NoError(t, r.doFor(r.pod("q")), "a label makes visible, and no more")
+		assert.ErrorIs(t, r.doFor(r.pod("q")), ErrNotYet, "b may be at work on it, if it was a child of b's root")
+		assert.NoError(t, r.doFor(r.bear(root, "r", "")), "it has no label yet")
 		r.set(
 			"x", "a", false,
 			&protocol.Record{UID: root.UID, Shard: "a", LeaseUID: "earlier", Epoch: 1, State: protocol.StateOwned},
@@ -365,6 +366,97 @@ func TestChildrenOfAnotherShardsRootAreSentBack(t *testing.T) {
 		for _, name := range []string{"mine", "blank", "moving", "gone"} {
 			assert.Equal(t, "a", r.pod(name).Labels[r.keys.Shard], name)
 		}
+	})
+}
+
+// adopt gives a child another root.
+func (w *cluster) adopt(child string, root *corev1.ConfigMap) *corev1.Pod {
+	pod := w.pod(child)
+	pod.OwnerReferences = podOf(root, child).OwnerReferences
+	pod, err := w.admin.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+	synctest.Wait()
+	return pod
+}
+
+// A child gets another root, which is another shard's. This shard lets go of it when its work on it has
+// ended, which it cancels after AckGrace.
+func TestAChildThatGetsAnotherRootIsLetGoOfAfterTheWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		work func(ctx context.Context) error
+		ends time.Duration // at most, after the adoption
+		err  error
+	}{
+		"that ends by itself": {
+			func(context.Context) error {
+				time.Sleep(50 * time.Second)
+				return nil
+			}, 50 * time.Second, nil,
+		},
+		"that ends with its context": {
+			func(ctx context.Context) error {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Hour):
+				}
+				return context.Cause(ctx)
+			}, 10*time.Second + 3*misplacedInterval, ErrDrained,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFamily(t, func(t *testing.T, r *replica) {
+				r.raise(0)
+				r.create("mine")
+				pod := r.bear(r.assign("mine"), "p", "a")
+				theirs := r.create("theirs")
+				theirs = r.set("theirs", "b", false,
+					&protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+				result := make(chan error, 1)
+				go func() {
+					result <- r.shard.Do(r.ctx, pod, func(ctx context.Context) error {
+						err := c.work(ctx)
+						assert.Empty(t, r.hooks(), "work goes on")
+						return err
+					})
+				}()
+				synctest.Wait()
+				adopted := r.adopt("p", theirs)
+				begun := time.Now()
+				assert.ErrorIs(t, r.doFor(pod), ErrNotYet, "the cache shows its new root")
+				assert.ErrorIs(t, r.doFor(adopted), ErrNotYet)
+				assert.ErrorIs(t, <-result, c.err)
+				assert.LessOrEqual(t, time.Since(begun), c.ends)
+				time.Sleep(2 * misplacedInterval)
+				assert.Equal(t, []string{"bounce p"}, r.hooks())
+			})
+		})
+	}
+}
+
+// Work on a child has ended, but a request of it may still be carried out.
+func TestAChildThatGetsAnotherRootIsLetGoOfAfterTheRequestsOfWork(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.raise(0)
+		r.create("mine")
+		pod := r.bear(r.assign("mine"), "p", "a")
+		theirs := r.create("theirs")
+		theirs = r.set("theirs", "b", false,
+			&protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+		term, err := r.lease.Term()
+		require.NoError(t, err)
+		late := &requests{open: true}
+		p := &workItem{
+			at: protocol.Address{Resource: ringtest.ConfigMaps, Name: "mine"}, term: term, scope: late,
+			child: protocol.AddressOf(ringtest.Pods, pod),
+		}
+		require.NoError(t, r.shard.tracker.admit(p, showMine))
+		r.shard.tracker.leave(p, true)
+		r.adopt("p", theirs)
+		time.Sleep(time.Hour)
+		assert.Empty(t, r.hooks())
+		late.open = false
+		time.Sleep(2 * misplacedInterval)
+		assert.Equal(t, []string{"bounce p"}, r.hooks())
 	})
 }
 

@@ -32,7 +32,9 @@ type Object interface {
 // time; the shard lets go of it when all of them have returned.
 //
 // The shard of the root may work on a child, and work on a child counts as work on its root. Work
-// begins only when all running caches of children show what the root's former shard created.
+// begins only when all running caches of children show what the root's former shard created. A child
+// that gets another root goes to the shard of that root when work on the child has ended. Work on the
+// former root may go on: before it touches a child, it has to look whose child it is.
 //
 // work's context is derived from ctx. It also ends when the lease is lost, with an ErrLost of
 // package shardlease as its cause. It ends with [ErrDrained] when another shard is to have the
@@ -53,7 +55,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ctx, scope := term.Scope(ctx)
-	p := &workItem{at: at, term: term, scope: scope, cancel: cancel}
+	p := &workItem{at: at, child: q.child, term: term, scope: scope, cancel: cancel}
 	if err := s.tracker.admit(p, func() cacheState { return s.cacheStateOf(term, q) }); err != nil {
 		scope.End()
 		return s.refused(at, err)

@@ -2,7 +2,9 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -28,7 +30,8 @@ const (
 type suspicion struct {
 	version string // of the child
 	due     time.Time
-	said    bool // that a request has failed
+	since   time.Time // when work on it was found that has to end; zero: none was
+	said    bool      // that a request has failed
 }
 
 // returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
@@ -71,7 +74,14 @@ func (i *informer) returnSuspects(
 		}
 		asked++
 		known.due = now.Add(recheckAfter)
-		if err := i.shard.returnChild(ctx, at, o, root); err != nil && ctx.Err() == nil {
+		err = i.shard.returnChild(ctx, at, o, root)
+		if errors.Is(err, errAtWork) {
+			if known.since.IsZero() {
+				known.since = now
+			}
+			known.due = now
+			i.shard.endWorkOn(at, known.since)
+		} else if err != nil && ctx.Err() == nil {
 			level := warning(ctx, err, known.said)
 			known.said = known.said || level == zap.WarnLevel
 			i.shard.config.Logger.Log(level, "a child of another shard's object could not be marked; trying again",
@@ -80,6 +90,21 @@ func (i *informer) returnSuspects(
 		suspects[at] = known
 	}
 	return suspects
+}
+
+// errAtWork means that work on a child has to end before the child may go to another shard.
+var errAtWork = errors.New("shard: there is work on the child")
+
+// endWorkOn cancels the work on a child that has got another root, when it has gone on for AckGrace
+// since then.
+func (s *Shard) endWorkOn(child protocol.Address, since time.Time) {
+	if time.Since(since) < s.config.AckGrace {
+		return
+	}
+	atWork, _ := s.tracker.onChild(child)
+	for _, p := range atWork {
+		p.cancel(ErrDrained)
+	}
 }
 
 // hasClaimOn reports whether a root is this shard's as far as it knows, or is being handed over.
@@ -96,7 +121,7 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 }
 
 // returnChild sets the drain label of a child whose root is another shard's, so that the sharder
-// moves it there. The child keeps its shard label: the owner of the root may be dead, and the
+// moves it there. It returns errAtWork while there is work on the child. The child keeps its shard label: the owner of the root may be dead, and the
 // sharder may have just moved the child here, with the root to follow.
 func (s *Shard) returnChild(
 	ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address,
@@ -111,6 +136,12 @@ func (s *Shard) returnChild(
 	if r, ok := s.marks[root.Resource].RecordOf(o); !ok || r.State != protocol.StateOwned ||
 		r.Shard == s.lease.Identity() || s.tracker.has(root) {
 		return nil
+	}
+	// It was the child of a root of this shard, perhaps. No more work on it begins: the cache shows its
+	// new root.
+	atWork, ended := s.tracker.onChild(at)
+	if len(atWork) > 0 || slices.ContainsFunc(ended, func(p *workItem) bool { return p.scope.Open() }) {
+		return errAtWork
 	}
 	return s.returnObject(ctx, at, child, s.lease.Identity(), true)
 }

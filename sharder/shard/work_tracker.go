@@ -16,6 +16,7 @@ import (
 // carried out any more.
 type workItem struct {
 	at     protocol.Address
+	child  protocol.Address // that it is on; zero if it is on the root itself
 	term   *shardlease.Term
 	scope  interface{ Open() bool } // a shardlease.Scope, which reads a clock: not under the lock
 	cancel context.CancelCauseFunc
@@ -135,6 +136,26 @@ func (r *workTracker) pending(at protocol.Address) bool {
 		}
 	}
 	return false
+}
+
+// onChild returns the work on a child, of whichever root it was then: what has not returned, and what
+// has, but has requests that may still be carried out.
+func (r *workTracker) onChild(at protocol.Address) (atWork, ended []*workItem) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.roots {
+		for p := range e.atWork {
+			if p.child == at {
+				atWork = append(atWork, p)
+			}
+		}
+		for _, p := range e.ended {
+			if p.child == at {
+				ended = append(ended, p)
+			}
+		}
+	}
+	return atWork, ended
 }
 
 // get returns a copy of the state of a root, without its work.
