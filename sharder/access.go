@@ -20,27 +20,33 @@ const absentName = "bellwether-checks-its-access"
 
 // checkAccess tries each request that a sharder needs, on objects that do not exist, and returns
 // what the server refuses. Without it, a sharder that may not read or change objects would wait
-// forever. A refusal that concerns one resource and its children does not stop the others.
+// forever. A refusal that concerns one resource and its children, or one namespace, does not stop the
+// others.
 func (e *session) checkAccess(ctx context.Context) error {
-	refused := make([]error, len(e.graph.All))
+	refused := map[place]error{}
+	var errs []error
 	for i, r := range e.graph.All {
 		for _, namespace := range r.WatchedNamespaces() {
-			refused[i] = errors.Join(refused[i], e.checkResource(ctx, i, namespace))
+			err := e.checkPlace(ctx, i, namespace)
+			refused[place{i, namespace}] = err
+			errs = append(errs, err)
 		}
 	}
-	err := errors.Join(refused...)
+	err := errors.Join(errs...)
 	kube.RoleOf(ctx).Explain(ctx, err)
-	for i := range e.resources {
-		of := append(slices.Clone(e.graph.ChildResources[i]), i)
-		if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[i] != nil }) {
-			e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
-			return nil
+	for i, r := range e.resources {
+		for _, namespace := range r.WatchedNamespaces() {
+			of := append(slices.Clone(e.graph.ChildResources[i]), i)
+			if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[e.placeOf(i, namespace)] != nil }) {
+				e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
+				return nil
+			}
 		}
 	}
 	return err
 }
 
-func (e *session) checkResource(ctx context.Context, index int, namespace string) error {
+func (e *session) checkPlace(ctx context.Context, index int, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	all := e.client(index, namespace)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,4 +227,40 @@ func TestRunEndsWithItsContextOnFakes(t *testing.T) {
 	assert.NoError(t, <-ended)
 	_, ok := s.Status()
 	assert.False(t, ok)
+}
+
+// In one namespace a role is missing. Objects of the others get owners, and move with their children.
+func TestANamespaceWithoutRightsDoesNotStopTheOthers(t *testing.T) {
+	for name, of := range map[string]string{
+		"of roots": "/namespaces/gone/configmaps", "of children": "/namespaces/gone/pods",
+	} {
+		for when, later := range map[string]time.Duration{"from the start": 0, "later": 5 * time.Second} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				inWorld(t, func(_ *testing.T, w *world) {
+					w.shard("a")
+					fault := apisim.Faults{Odd: func(r *http.Request) *http.Response {
+						if !strings.Contains(r.URL.Path, of) {
+							return nil
+						}
+						return answer(r, refusal("list", schema.GroupResource{Resource: "x"}))
+					}}
+					c := w.familyConfig()
+					c.Resources[0].Namespaces = []string{"default", "gone"}
+					defer w.sharder(c)()
+					time.Sleep(later)
+					w.connection.Inject(fault)
+					w.create(12, "o")
+					time.Sleep(time.Minute)
+					w.requirePlaced(12, "a")
+					w.bear(1, false)
+					time.Sleep(2 * time.Minute)
+					w.requireFamilies(1)
+					w.shard("b")
+					time.Sleep(2 * time.Minute)
+					w.requirePlaced(12, "a", "b")
+					w.requireFamilies(1)
+				})
+			})
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 type childFloors struct {
 	mu       sync.Mutex
 	versions map[holding]string
-	surveyed map[int]bool // resources whose children were all listed: versions covers those before the session
+	surveyed map[place]bool // where all children were listed: versions covers those before the session
 }
 
 // holding is the children of one resource, by its index, that are with a shard.
@@ -25,7 +25,7 @@ type holding struct {
 }
 
 func newChildFloors() *childFloors {
-	return &childFloors{versions: map[holding]string{}, surveyed: map[int]bool{}}
+	return &childFloors{versions: map[holding]string{}, surveyed: map[place]bool{}}
 }
 
 // note records that a child is with a shard, at this version or an earlier one.
@@ -46,18 +46,18 @@ func (g *childFloors) floor(h holding) string {
 	return g.versions[h]
 }
 
-// complete records that a list showed all children of a resource.
-func (g *childFloors) complete(resource int) {
+// complete records that a list showed all children at a place.
+func (g *childFloors) complete(at place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.surveyed[resource] = true
+	g.surveyed[at] = true
 }
 
-// knows reports whether the children that existed before the session are known, too.
-func (g *childFloors) knows(resource int) bool {
+// knows reports whether the children that existed at a place before the session are known, too.
+func (g *childFloors) knows(at place) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.surveyed[resource]
+	return g.surveyed[at]
 }
 
 // prune forgets all shards but those that are kept.

@@ -218,8 +218,8 @@
 //   - A restore of etcd from a backup: restart all replicas.
 //   - A request that is already at the server outlives the Do that sent it.
 //   - Work on a root does not end when a child of it gets another root: before it touches a child, it
-//     has to look whose child it is. A child that loses its label while it gets another root goes to
-//     that root's shard at once, also if there is work on it.
+//     has to look whose child it is. A child whose new root moves just then goes with it at once, also
+//     if there is work on the child as one of the former root. So does a child that loses its label.
 //   - An object that Resource.Selector no longer selects stays with its shard, and does not move
 //     until it is selected again. If its record is removed in the same write that selects it again,
 //     two shards may work on it for a moment.

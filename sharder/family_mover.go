@@ -39,7 +39,9 @@ func (e *session) moveFamilies(ctx context.Context) {
 
 // unsurveyed reports whether children of the root may be with any shard, unknown to this session.
 func (e *session) unsurveyed(r protocol.Root) bool {
-	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool { return !e.floors.knows(i) })
+	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool {
+		return !e.floors.knows(e.placeOf(i, r.Namespace))
+	})
 }
 
 // moveBatch moves the children of a batch of roots to the new shards of the roots, and then the
@@ -71,24 +73,25 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	busy.Wait()
 }
 
-// childList is the outcome of a list of the children of one resource.
+// childList is the outcome of a list of the children at one place.
 type childList struct {
 	version string // empty if they have none
 	err     error
 }
 
 // listChildren calls found with all children of a batch of roots, and with others. The first list
-// of a resource has no selector: it shows what shards were assigned before this session.
-// listChildren returns the outcome for each resource.
+// of a place has no selector: it shows what shards were assigned before this session.
+// listChildren returns the outcome for each place.
 func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 	found func(protocol.Child),
-) map[int]childList {
-	lists := map[int]childList{}
-	namespaces := map[int][]string{} // of the roots, by the resources of their children
+) map[place]childList {
+	lists := map[place]childList{}
+	namespaces := map[place][]string{} // of the roots, by the places of their children
 	for _, m := range b.moves {
 		for _, i := range e.graph.ChildResources[m.root.Resource] {
-			if !slices.Contains(namespaces[i], m.root.Namespace) {
-				namespaces[i] = append(namespaces[i], m.root.Namespace)
+			at := e.placeOf(i, m.root.Namespace)
+			if !slices.Contains(namespaces[at], m.root.Namespace) {
+				namespaces[at] = append(namespaces[at], m.root.Namespace)
 			}
 		}
 	}
@@ -97,16 +100,14 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 		selector = p.children(e.keys, b.sources...)
 	}
 	for i := len(e.resources); i < len(e.graph.All); i++ {
-		if len(namespaces[i]) == 0 {
-			continue
-		}
-		survey := b.any && !e.floors.knows(i)
 		for _, src := range e.sources(i, selector) {
-			switch of := namespaces[i]; {
-			case survey:
-			case src.namespace != "" && !slices.Contains(of, src.namespace):
+			at := place{i, src.namespace}
+			of := namespaces[at]
+			survey := b.any && !e.floors.knows(at)
+			switch {
+			case len(of) == 0:
 				continue
-			case len(of) == 1: // the empty namespace means all
+			case len(of) == 1 && !survey: // the empty namespace means all
 				src.namespace, src.client = of[0], e.client(i, of[0])
 			}
 			version, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
@@ -116,13 +117,10 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 				}
 				return ctx.Err() == nil
 			})
-			lists[i] = childList{protocol.Later(lists[i].version, version), err}
-			if err != nil {
-				break
+			lists[at] = childList{version, err}
+			if survey && err == nil {
+				e.floors.complete(at)
 			}
-		}
-		if survey && lists[i].err == nil {
-			e.floors.complete(i)
 		}
 	}
 	return lists
@@ -218,12 +216,11 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	m.fail(contended)
 }
 
-// settleRoot assigns a root whose children are where they belong. lists are the lists of children,
-// by resource.
-func (e *session) settleRoot(ctx context.Context, m *move, b batch, lists map[int]childList) {
+// settleRoot assigns a root whose children are where they belong. lists are the lists of children.
+func (e *session) settleRoot(ctx context.Context, m *move, b batch, lists map[place]childList) {
 	var err error
 	for _, i := range e.graph.ChildResources[m.root.Resource] {
-		err = cmp.Or(err, lists[i].err)
+		err = cmp.Or(err, lists[e.placeOf(i, m.root.Namespace)].err)
 	}
 	switch {
 	case err != nil:
@@ -237,7 +234,7 @@ func (e *session) settleRoot(ctx context.Context, m *move, b batch, lists map[in
 		for _, i := range e.graph.ChildResources[m.root.Resource] {
 			name := e.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
-			switch version := lists[i].version; {
+			switch version := lists[e.placeOf(i, m.root.Namespace)].version; {
 			case !m.root.Recorded && !b.any: // the list did not show children that the shard already has
 				r.ChildFloor[name] = protocol.Later(m.floor[name], e.floors.floor(holding{m.decision.Label, i}))
 			case m.floor[name] == "" && version != "":

@@ -60,7 +60,7 @@ var mutations = []struct {
 	{
 		"a child that has got another root is let go of while there is work on it", "shard/misplaced.go",
 		"	if len(atWork) > 0 ||", "	if len(atWork) < 0 ||",
-		"overlap", "",
+		"overlap", "TestSimulatedAdoptions",
 	},
 	{
 		"work on a child is not work on its root", "shard/do.go",

@@ -148,9 +148,10 @@ func (e *session) recallHistory(ctx context.Context) error {
 }
 
 // ringInUse reports whether an object carries a label or record of the ring. It also returns true
-// if a resource cannot be listed.
+// if a resource cannot be listed somewhere.
 func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	touched := e.unknown != nil
+	listed := false
 	var errs []error
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
@@ -161,16 +162,15 @@ func (e *session) ringInUse(ctx context.Context) (bool, error) {
 			if touched {
 				return true, nil
 			}
-			if err != nil {
-				errs = append(errs, err)
-				break
-			}
+			listed = listed || err == nil
+			errs = append(errs, err)
 		}
 	}
-	if len(errs) == len(e.resources) {
-		return false, errors.Join(errs...)
+	err := errors.Join(errs...)
+	if !listed {
+		return false, err
 	}
-	return len(errs) > 0, nil
+	return err != nil, nil
 }
 
 // notify sends without blocking to a channel of capacity 1.
@@ -254,6 +254,18 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 		})
 	}
 	return all
+}
+
+// place is where objects of a resource, by its index, are listed and watched: in a namespace; empty: in
+// all.
+type place struct {
+	resource  int
+	namespace string
+}
+
+// placeOf returns the place of the objects of a resource that are in a namespace.
+func (e *session) placeOf(resource int, namespace string) place {
+	return place{resource, e.graph.All[resource].WatchedNamespace(namespace)}
 }
 
 func (e *session) client(index int, namespace string) metadata.ResourceInterface {

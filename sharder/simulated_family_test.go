@@ -323,7 +323,7 @@ func childOf(root *corev1.ConfigMap) *corev1.Pod {
 
 // control runs a controller of children until ctx ends.
 func (b *brood) control(ctx context.Context) error {
-	return shard.RunController(ctx, b.shard, b.informer, 2, func(ctx context.Context, child *corev1.Pod) error {
+	return shard.RunController(ctx, b.shard, b.informer, 8, func(ctx context.Context, child *corev1.Pod) error {
 		root := metav1.GetControllerOf(child).UID
 		for _, key := range []types.UID{root, child.UID} { // it may get another root meanwhile
 			b.p.Begin(string(key))
@@ -359,8 +359,7 @@ func childrenOf(w *sim.World) coreclient.PodInterface {
 	return coreclient.NewForConfigOrDie(w.Connect(user).Config()).Pods("ns")
 }
 
-// meddleWithChildren does what users do: it creates and deletes children, edits their labels, and gives
-// them to another root.
+// meddleWithChildren does what users do: it creates and deletes children, and edits their labels.
 func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	ctx, client := context.Background(), childrenOf(w)
 	root := &roots[r.IntN(len(roots))]
@@ -374,7 +373,7 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	}
 	o := &list.Items[r.IntN(len(list.Items))]
 	label := api.ShardLabel(simulatedRing)
-	switch r.IntN(5) {
+	switch r.IntN(4) {
 	case 0:
 		_ = client.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case 1:
@@ -386,8 +385,23 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 			metav1.PatchOptions{})
 	case 3:
 		w.Server.Collect()
-	case 4:
-		o.OwnerReferences = childOf(&roots[r.IntN(len(roots))]).OwnerReferences
+	}
+}
+
+// adopt gives some children to other roots.
+func adopt(w *sim.World, r *rand.Rand) {
+	ctx, client := context.Background(), childrenOf(w)
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	roots, err := objectsOf(w).List(ctx, metav1.ListOptions{LabelSelector: "user"})
+	if err != nil || len(roots.Items) == 0 {
+		return
+	}
+	for _, i := range r.Perm(len(list.Items))[:(len(list.Items)+1)/2] {
+		o := &list.Items[i]
+		o.OwnerReferences = childOf(&roots.Items[r.IntN(len(roots.Items))]).OwnerReferences
 		_, _ = client.Update(ctx, o, metav1.UpdateOptions{})
 	}
 }

@@ -75,6 +75,20 @@ func TestSimulatedFamilies(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
+// TestSimulatedAdoptions proves the same for children that get other roots, in a ring whose shards stay:
+// no fault costs a Lease.
+func TestSimulatedAdoptions(t *testing.T) {
+	s := sharding()
+	s.Kinds = []sim.Kind{
+		sim.WatchLag, sim.Compaction, sim.Interference, sim.Interference,
+	}
+	s.Interfere = func(w *sim.World, r *rand.Rand) {
+		populate(w, r)
+		adopt(w, r)
+	}
+	sim.Prove(t, s, sim.Schedules(t, 50))
+}
+
 // TestSimulatedWarmShards proves the same for families if every other replica keeps its caches when its
 // term ends: it steps down when it cannot renew its lease, and takes the lease back.
 func TestSimulatedWarmShards(t *testing.T) {

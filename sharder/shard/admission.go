@@ -48,7 +48,7 @@ type cacheState struct {
 	// root.
 	child bool
 	// elsewhere says that the child carries the label of another shard, which may be at work on it: it
-	// was the child of another root.
+	// was the child of another root. Or it is marked, so that the sharder may give it to another.
 	elsewhere bool
 	// behind names a resource of children whose cache may not yet show what another shard has
 	// written; empty: none.
@@ -92,7 +92,7 @@ func (a admission) refusal() error {
 	case a.caches.stale:
 		return fmt.Errorf("%w: the copy is older than the cache's", ErrNotYet)
 	case a.caches.elsewhere:
-		return fmt.Errorf("%w: the child is with another shard, which has to let go of it", ErrNotYet)
+		return fmt.Errorf("%w: the child is with another shard, or is let go of", ErrNotYet)
 	case a.caches.behind != "":
 		return fmt.Errorf(
 			"%w: a cache of %s, children of it, does not show yet what another shard may have written", ErrNotYet,

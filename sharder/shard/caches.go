@@ -80,13 +80,16 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	var newest metav1.Object
 	if q.forChild() {
 		seen.child = true
-		label := s.keys.ShardOf(q.own)
 		// the caches will show its root, or stop showing the child
-		seen.complete = label != s.lease.Identity()
-		seen.elsewhere = seen.complete && label != ""
+		seen.complete = s.keys.ShardOf(q.own) != s.lease.Identity()
 		var child metav1.Object
 		child, seen.stale = newestCopy(s.caches.begun(term, q.child.Resource, q.child.Namespace), q.child, q.own)
-		seen.stale = seen.stale || child != nil && newer(child, q.own) && !sameController(child, q.own)
+		if child == nil || !newer(child, q.own) {
+			child = q.own
+		}
+		seen.stale = seen.stale || !sameController(child, q.own)
+		label := s.keys.ShardOf(child)
+		seen.elsewhere = label != "" && label != s.lease.Identity() || s.keys.Draining(child)
 		newest = s.newest(term, q.at)
 		seen.found = newest != nil
 	} else {

@@ -107,6 +107,9 @@ func TestTheRootDecidesWhoWorksOnAChild(t *testing.T) {
 		assert.NoError(t, r.doFor(pod))
 		assert.ErrorIs(t, r.doFor(r.pod("q")), ErrNotYet, "b may be at work on it, if it was a child of b's root")
 		assert.NoError(t, r.doFor(r.bear(root, "r", "")), "it has no label yet")
+		marked := r.pod("p")
+		marked.Labels[r.keys.Drain] = protocol.DrainValue
+		assert.ErrorIs(t, r.doFor(marked), ErrNotYet, "the sharder may just be giving it to another shard")
 		r.set(
 			"x", "a", false,
 			&protocol.Record{UID: root.UID, Shard: "a", LeaseUID: "earlier", Epoch: 1, State: protocol.StateOwned},

@@ -33,8 +33,9 @@ type Object interface {
 //
 // The shard of the root may work on a child, and work on a child counts as work on its root. Work
 // begins only when all running caches of children show what the root's former shard created. A child
-// that gets another root goes to the shard of that root when work on the child has ended. Work on the
-// former root may go on: before it touches a child, it has to look whose child it is.
+// that gets another root goes to the shard of that root when work on the child has ended, unless that
+// root moves just then. Work on the former root may go on: before it touches a child, it has to look
+// whose child it is.
 //
 // work's context is derived from ctx. It also ends when the lease is lost, with an ErrLost of
 // package shardlease as its cause. It ends with [ErrDrained] when another shard is to have the

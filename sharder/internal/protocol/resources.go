@@ -29,6 +29,14 @@ func (r Resource) WatchedNamespaces() []string {
 	return r.Namespaces
 }
 
+// WatchedNamespace returns the one of WatchedNamespaces that covers a namespace.
+func (r Resource) WatchedNamespace(namespace string) string {
+	if len(r.Namespaces) == 0 {
+		return ""
+	}
+	return namespace
+}
+
 // ValidateResources returns the rules that resources break by themselves.
 func ValidateResources(resources []api.Resource, n Keys) []error {
 	if len(resources) == 0 {
