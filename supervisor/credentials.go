@@ -33,11 +33,17 @@ func credentialsOf(c *rest.Config) (credentials, error) {
 			"ExecProvider", c.ExecProvider != nil,
 			"the supervisor runs no commands: use a token file or a certificate, or set BELLWETHER_SUPERVISOR=off",
 		},
-		{"AuthProvider", c.AuthProvider != nil, "the supervisor has no plug-ins: use a token file or a certificate"},
-		{"Transport", c.Transport != nil, "another process cannot use it"},
+		{
+			"AuthProvider", c.AuthProvider != nil,
+			"the supervisor has no plug-ins: use a token file or a certificate, or set BELLWETHER_SUPERVISOR=off",
+		},
+		{"Transport", c.Transport != nil, "another process cannot use it: set BELLWETHER_SUPERVISOR=off"},
 		{"WrapTransport", c.WrapTransport != nil, "give the config before it is wrapped"},
-		{"Dial", c.Dial != nil, "another process cannot use it"},
-		{"Proxy", c.Proxy != nil, "another process cannot use it: set the environment variable HTTPS_PROXY"},
+		{"Dial", c.Dial != nil, "another process cannot use it: set BELLWETHER_SUPERVISOR=off"},
+		{
+			"Proxy", c.Proxy != nil,
+			"another process cannot use it: set the environment variable HTTPS_PROXY, or BELLWETHER_SUPERVISOR=off",
+		},
 	} {
 		if f.set {
 			errs = append(errs, fmt.Errorf("config.%s: must not be set: %s", f.field, f.why))

@@ -60,5 +60,5 @@
 // Linux only. On other systems Start does nothing, and a log says so. The parent needs what a client
 // needs: credentials that it can read itself. Files, such as the token of a Pod, are read again when
 // they are used. Plug-ins that run commands, custom transports and wrappers are refused, with an
-// error that names the field.
+// error that names the field and a way out, such as BELLWETHER_SUPERVISOR=off (see [Start]).
 package supervisor
