@@ -54,12 +54,12 @@
 //   - A controller that is cut off from the API server, has lost its leadership or has just started
 //     fences no node (TestControllerThatIsCutOffFencesNoNode,
 //     TestControllerWithoutLeadershipDoesNothing).
-//   - While half of the cluster or of a zone is unhealthy, no node is fenced
-//     (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNoNode). At most Limits.MaxConcurrent
-//     machines are off at a time, not counting those whose fence was paused, or has waited for a
-//     human, the node or the control plane, after it had switched a device. At most MaxStarts fences
-//     start within a StartWindow (TestSimulatedLossOf30Of100, TestSimulatedRateWithSlowWrites,
-//     e2e:TestLossOf30Of100FencesThemAll).
+//   - While two nodes or more are unhealthy, and they are half of the cluster or of a zone, no
+//     further node is fenced (TestSimulatedLossOf60Of100, e2e:TestLossOf60Of100FencesNoNode). At
+//     most Limits.MaxConcurrent machines are off at a time, not counting those whose fence was
+//     paused, or has waited for a human, the node or the control plane, after it had switched a
+//     device. At most MaxStarts fences start within a StartWindow (TestSimulatedLossOf30Of100,
+//     TestSimulatedRateWithSlowWrites, e2e:TestLossOf30Of100FencesThemAll).
 //   - A reading of a device proves something about one machine only. The machine is identified by
 //     the Node's UID, boot ID, provider ID and system UUID
 //     (TestPlugOfTheMachineThatWasReplacedProvesNothing). A device that is off before any command

@@ -27,7 +27,7 @@ import (
 
 // Config configures an [Elector]. Replicas that contend for one Lease should have the same
 // LeaseDuration, MissedRenewals and Margin. A candidate waits as long as the record says, so a
-// roll-out that changes them is safe. If the record was emptied or deleted, it waits for its own
+// rollout that changes them is safe. If the record was emptied or deleted, it waits for its own
 // LeaseDuration.
 type Config struct {
 	// Namespace and Name of the Lease. Required. One Lease elects one leader.
@@ -97,7 +97,7 @@ type Config struct {
 	PodName string
 
 	// TrustForeignRelease treats a record that another elector, such as client-go's, has emptied as
-	// released. It shortens the hand-over in a migration by a LeaseDuration, but those electors
+	// released. It shortens the handover in a migration by a LeaseDuration, but those electors
 	// empty the record before their work has stopped, unless their program prevents it. A record of
 	// ours that another process emptied is never treated as released.
 	TrustForeignRelease bool

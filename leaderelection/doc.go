@@ -35,7 +35,7 @@
 // After a crash, the next leader starts between D - R and D later, or within milliseconds if the
 // process has a [Config].Supervisor, or M after the kubelet's report if only that tells; after a
 // clean end, within milliseconds. A candidate without the right to watch takes up to R longer. A
-// take-over whose outcome a candidate cannot learn costs it another D.
+// takeover whose outcome a candidate cannot learn costs it another D.
 //
 // # What proves that a leader has ended
 //

@@ -32,7 +32,7 @@ type Term struct {
 	// if this process has just started to watch.
 	Vacant time.Duration
 	// Released reports whether the last leader released the Lease. Vacant is then the duration of
-	// the hand-over, otherwise that of the failover.
+	// the handover, otherwise that of the failover.
 	Released bool
 }
 

@@ -149,7 +149,7 @@
 //     candidates wait.
 //   - Errors back off.
 //
-// Replicas of both may run side by side during a roll-out. Ours wait for the Pod of a lock that
+// Replicas of both may run side by side during a rollout. Ours wait for the Pod of a lock that
 // operator-lib has made. Theirs ignore the label: they take the lock of one of our leaders if it is
 // removed in the foreground or if the leader's node is not Ready. So do not delete in the
 // foreground until the last one is gone.

@@ -131,7 +131,7 @@
 //
 // A record of v0.1 has no seal, and counts as before until the first sharder of this version that
 // scans the object writes it again. While replicas of v0.1 run, what they write later than this
-// version counts. Until they have ended, do not undo a roll-out of an object of the ring.
+// version counts. Until they have ended, do not undo a rollout of an object of the ring.
 //
 // # Children
 //

@@ -25,7 +25,7 @@ import (
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration,
-// MissedRenewals and Margin. Everyone waits as long as the record of the other says, so a roll-out
+// MissedRenewals and Margin. Everyone waits as long as the record of the other says, so a rollout
 // that changes them is safe; only where there is no such record, because somebody emptied or
 // deleted it, does a sharder wait for what it is configured with.
 type Config struct {

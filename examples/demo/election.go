@@ -130,7 +130,7 @@ func (e *election) stop(ctx context.Context, leader term) (term, error) {
 	return next, e.launch(leader.daemon)
 }
 
-// end asks the leader to end, as a roll-out does.
+// end asks the leader to end, as a rollout does.
 func (e *election) end(ctx context.Context, leader term) (term, error) {
 	p := e.daemons[leader.daemon]
 	e.say(leader.daemon, "kill -TERM: it ends its work, then releases the lease")

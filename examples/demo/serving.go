@@ -197,7 +197,7 @@ func (d *serving) again(ctx context.Context) error {
 	return nil
 }
 
-// end asks one to end, as a roll-out does.
+// end asks one to end, as a rollout does.
 func (d *serving) end(ctx context.Context) error {
 	d.say("c", "kill -TERM: it withdraws, and goes on answering for a second")
 	d.traffic.mark()

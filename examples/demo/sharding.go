@@ -123,7 +123,7 @@ func (d *sharding) kill(ctx context.Context) error {
 	})
 }
 
-// end asks a shard to end, as a roll-out does.
+// end asks a shard to end, as a rollout does.
 func (d *sharding) end(ctx context.Context) error {
 	leaving := d.living[0]
 	p := d.shards[leaving]

@@ -56,8 +56,8 @@
 //     exist as off with SNMP version 2c (lab:TestPlugThatIsNotThereIsOffBySNMP2c). Off therefore
 //     counts only where the same plug was read on before.
 //   - If this process is stopped in the microseconds between the last check of the context and the
-//     hand-over, the command is sent when the process continues. A leader with a kernel deadline
-//     does not continue.
+//     write to the program, the command is sent when the process continues. A leader with a kernel
+//     deadline does not continue.
 //   - If the controller is killed, children of the program survive. One ipmitool or snmpset may
 //     still execute its command. The settle time of a fence covers that. In a container with the
 //     controller as its first process, nothing survives.

@@ -72,7 +72,7 @@
 //     so it must have been late before its kubelet wrote the request. That cannot happen after the
 //     end of the call, as the Secret is deleted, unless the controller has died and the Job
 //     controller does not end the Job. Run a time service on all nodes.
-//   - A virtual machine may be paused between the last check of the clock and the hand-over.
+//   - A virtual machine may be paused between the last check of the clock and the command.
 //   - The node may have returned when the command is sent. The controller checks it just before the
 //     call, and a pod needs some seconds to start. A node that returns within StartWithin is
 //     switched off nevertheless. If that matters, run agents in the process of the controller.

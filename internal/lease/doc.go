@@ -10,7 +10,7 @@
 //   - A candidate takes over only by compare-and-swap on a version that it has seen unchanged for D
 //     since it received it at o, or that has the mark of a release.
 //
-// A version is sent, then committed, then received. So a take-over by expiry happens at o + D >= s
+// A version is sent, then committed, then received. So a takeover by expiry happens at o + D >= s
 // + D, when the holder has been silent for M. No clock of another machine is used: latency, lost
 // responses and clock offsets only lengthen the wait. M covers the difference in *rate* of the two
 // clocks.

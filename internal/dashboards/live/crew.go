@@ -42,7 +42,7 @@ func (c *crew) kill(name string) error {
 	return p.Kill()
 }
 
-// end ends a process as a roll-out does.
+// end ends a process as a rollout does.
 func (c *crew) end(ctx context.Context, name string) error {
 	p := c.processes[name]
 	delete(c.processes, name)

@@ -132,7 +132,7 @@ func (f *fencers) hang(ctx context.Context) error {
 	return f.patch(ctx, commissioned, `{"spec":{"unschedulable":false}}`)
 }
 
-// handOver ends the leader, as a roll-out does.
+// handOver ends the leader, as a rollout does.
 func (f *fencers) handOver(ctx context.Context) error {
 	leaving, err := f.led(ctx)
 	if err != nil {

@@ -164,7 +164,7 @@ func (o *operators) crash(ctx context.Context) error {
 	return o.settled(ctx)
 }
 
-// endSharder ends it as a roll-out does.
+// endSharder ends it as a rollout does.
 func (o *operators) endSharder(ctx context.Context) error {
 	leaving, err := o.led(ctx)
 	if err != nil {
