@@ -68,7 +68,7 @@ func shardedController(ctx context.Context, config *rest.Config, log *zap.Logger
 	r, err := replica.New(config, replica.Config{
 		Namespace: "default", Ring: "my-controller", PodUID: os.Getenv("POD_UID"),
 		Resources:      []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
-		KernelDeadline: true,
+		KernelDeadline: true, // Linux; in a container, see PID 1
 		ReleaseTimeout: 20 * time.Second,
 		Logger:         log,
 	})
