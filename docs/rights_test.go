@@ -29,6 +29,8 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	for of, manifests := range map[string][]string{
 		"the example of leaderelection": {"leaderelection/rbac.yaml"},
 		"leaderforlife":                 {"leaderforlife/rbac.yaml", "leaderforlife/rbac-optional.yaml"},
+		"bellwether run":                {"run/rbac.yaml"},
+		"fencing/fencejobs":             {"fencer/jobs.yaml"},
 		"sharder":                       {"sharding/rbac.yaml"},
 		"endpoints":                     {"endpoints/rbac.yaml"},
 	} {
@@ -74,8 +76,9 @@ func TestRightsOfFencingAreThoseOfItsDocumentation(t *testing.T) {
 	written := map[string][]string{}
 	for of, granted := range rights(t) {
 		switch of {
-		case "for", "leaderelection", "leaderforlife", "sharder", "endpoints", "… with `LeaseStore",
-			"… with `PodUID", "… with `PublishEndpoints", "… with `WithNodeCheck":
+		case "for", "leaderelection", "bellwether run", "leaderforlife", "sharder", "endpoints", "fencing/fencejobs",
+			"… with `LeaseStore", "… with `PodUID", "… with `PublishEndpoints", "… with `WithLease",
+			"… with `WithNodeCheck":
 			continue
 		}
 		for resource, verbs := range granted {
