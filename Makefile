@@ -52,7 +52,7 @@ count: $(GOTESTSUM)
 	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
 
 lint: $(LINT) ## linters and go mod tidy, in every module
-	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 2 minutes on 2 cores"
+	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 4 minutes on 2 cores"
 	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
@@ -105,7 +105,7 @@ LENGTHY := $(subst | ,|,$(LENGTHY))
 LONG := ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife
 
 unit: $(GOTESTSUM) ## unit tests with the race detector
-	@echo "unit tests: some 5 minutes on 2 cores, ./sharder the longest; with a cold cache compiling takes 2 more"
+	@echo "unit tests: some 4 minutes on 2 cores, ./sharder the longest; with a cold cache compiling takes 3 more"
 	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LENGTHY)' $(LONG) ./...)
 	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
 	@$(call gotest,examples/demo,unit-demo,-race ./...)
@@ -181,7 +181,7 @@ E2E_LENGTHY := $(subst | ,|,$(E2E_LENGTHY))
 
 # The programs that the tests start have the race detector; the tests themselves have it in make verify.
 e2e: $(GOTESTSUM) controlplane nodes ## end-to-end tests on a real control plane
-	@echo "end-to-end tests: some 6 minutes on 2 cores, ./sharder and ./fencing the longest"
+	@echo "end-to-end tests: some 5 minutes on 2 cores, ./sharder and ./fencing the longest"
 	@$(call gotest,internal/e2e,e2e,-p 2 -parallel 6 -skip '^TestUpgrade|$(E2E_LENGTHY)' $(E2E))
 	@$(call gotest,internal/e2e,e2e-realnode,-p 1 -parallel 6 -skip '$(E2E_LENGTHY)' ./realnode/...)
 	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race -skip '$(E2E_LENGTHY)' ./e2e)
@@ -210,7 +210,7 @@ BENCH_LENGTHY := BenchmarkOutage/client-go-warm
 bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors and client-go's elector, for benchstat
 	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
-	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 25 minutes; leave the machine alone"
+	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 34 minutes; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -skip '$(BENCH_LENGTHY)' -benchtime 1x -timeout 40m -p 1 ./leaderelection ./sharder ./fencing/devices
 
 soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
