@@ -20,7 +20,8 @@ import (
 
 // Config configures a [Sharder]. All replicas must have the same Ring, Namespace, Resources and
 // TokensPerShard. Sharders that disagree are safe, but move objects back and forth whenever the
-// leader changes.
+// leader changes. They are not safe if objects are [api.Resource].Children in one of them, and a
+// resource of their own in another: end all replicas before such a change.
 type Config struct {
 	// Ring is the name of the ring: a DNS-1123 label, unique in the cluster among rings that have
 	// resources in common. Required.

@@ -26,6 +26,7 @@ type Resource struct {
 	// same Children, but a resource of the ring cannot be one. If Namespaces is set, children are
 	// looked for there. When you add one to a ring in use, shards with a cache of that resource do
 	// not work on a root until a sharder that knows the resource has labelled the root's children.
+	// Before you make a resource of the ring one of Children, or the other way round, end all replicas.
 	// Default: none.
 	Children []schema.GroupVersionResource
 }
