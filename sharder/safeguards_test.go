@@ -115,7 +115,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a history that is lost is not recalled where a resource cannot be listed", File: "session.go",
-		Old: "	return len(errs) > 0, nil\n", New: "	return false, errors.Join(errs...)\n",
+		Old: "	return err != nil, nil\n", New: "	return false, errors.Join(errs...)\n",
 		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
 	},
 	{
