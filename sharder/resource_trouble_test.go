@@ -118,7 +118,8 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 		b := w.shard("b")
 		time.Sleep(time.Second)
 		kube, objects := w.clients(w.server.Client("sharder"))
-		mapper := &lateMapper{RESTMapper: ringtest.TestMapper()}
+		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
+		mapper.unknown.Store(&ringtest.Widgets)
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
 		stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
@@ -135,7 +136,7 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 		assert.NotContains(t, w.told(), "collected b", "there may be objects of it")
 		assert.Greater(t, len(w.session().historyNow(t).Memberships), 1)
 
-		mapper.known.Store(true)
+		mapper.unknown.Store(nil)
 		w.createWidget("default", "late", nil)
 		time.Sleep(2 * time.Minute)
 		list, err := objects.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
@@ -156,18 +157,43 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 // widgetParts are never served.
 var widgetParts = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgetparts"}
 
-// lateMapper does not know widgets at first.
-type lateMapper struct {
+// partialMapper does not know one resource.
+type partialMapper struct {
 	meta.RESTMapper
-	known atomic.Bool
+	unknown atomic.Pointer[schema.GroupVersionResource]
 }
 
 // KindFor implements meta.RESTMapper.
-func (m *lateMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	if r == ringtest.Widgets && !m.known.Load() {
+func (m *partialMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	if unknown := m.unknown.Load(); unknown != nil && r == *unknown {
 		return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: r}
 	}
 	return m.RESTMapper.KindFor(r)
+}
+
+// A resource takes the place of another, as when its CustomResourceDefinition is installed under
+// another name. The sharder begins to distribute its objects, though it serves no more resources
+// than before.
+func TestAResourceThatTakesThePlaceOfAnotherIsPickedUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: ringtest.Widgets}}
+		w.shard("a")
+		time.Sleep(time.Second)
+		kube, objects := w.clients(w.server.Client("sharder"))
+		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
+		mapper.unknown.Store(&ringtest.ConfigMaps)
+		s, err := New(kube, objects, mapper, c)
+		require.NoError(t, err)
+		defer w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })()
+		time.Sleep(10 * time.Second)
+		w.create(3, "o")
+		mapper.unknown.Store(&ringtest.Widgets)
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(3, "a")
+		status, _ := s.Status()
+		assert.Equal(t, []schema.GroupVersionResource{ringtest.Widgets}, status.Troubled)
+	})
 }
 
 // A lost history is recalled although one resource cannot be listed and no object of the other has

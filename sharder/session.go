@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/metadata"
 )
@@ -69,7 +70,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (_ *session, err error)
 		}
 		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))
 		for _, r := range e.config.Resources {
-			if !slices.ContainsFunc(e.resources, func(known protocol.Resource) bool { return known.GVR == r.GVR }) {
+			if !e.serves(r.GVR) {
 				e.troubles.note(resourceTrouble{r.GVR, "", "serve"}, e.unknown)
 			}
 		}
@@ -181,6 +182,11 @@ func notify(c chan struct{}) {
 	}
 }
 
+// serves reports whether the session distributes the objects of a resource.
+func (e *session) serves(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(e.resources, func(r protocol.Resource) bool { return r.GVR == gvr })
+}
+
 // errResourceServed means that the API server now serves a resource that the session left out.
 var errResourceServed = errors.New("sharder: a resource is served that was not")
 
@@ -196,8 +202,8 @@ func (e *session) run(ctx context.Context) error {
 	if e.unknown != nil {
 		all.Go(func() {
 			for clock.Sleep(ctx, maxRescanDelay) {
-				if now, _, err := protocol.Resolve(e.mapper, e.config.Resources); err == nil &&
-					len(now) > len(e.resources) {
+				now, _, err := protocol.Resolve(e.mapper, e.config.Resources)
+				if err == nil && slices.ContainsFunc(now, func(r protocol.Resource) bool { return !e.serves(r.GVR) }) {
 					cancel(errResourceServed)
 				}
 			}
