@@ -174,8 +174,8 @@ func (s source) run(ctx context.Context, to sink) {
 	}
 }
 
-// follow lists once, and then watches for as long as the server allows. It reports whether it began
-// to watch.
+// follow lists once, and then watches for as long as the server allows. It reports whether a watch was
+// useful: it has shown something, or lasted.
 func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	if to.listing != nil {
 		to.listing()
@@ -203,15 +203,12 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 		began := time.Now()
 		next, err := s.followWatch(ctx, w, version, to)
 		w.Stop()
-		switch {
-		case err != nil:
-			return true, err
-		case ctx.Err() != nil:
-			return true, nil
-		case next == version && time.Since(began) < time.Second: // the server ends watches at once
-			return useful, nil
+		inVain := next == version && time.Since(began) < time.Second // the server ends watches at once
+		useful = useful || !inVain
+		if err != nil || inVain || ctx.Err() != nil {
+			return useful, err
 		}
-		version, useful = next, true
+		version = next
 	}
 }
 
