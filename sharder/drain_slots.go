@@ -24,6 +24,7 @@ type drainage struct {
 	shard    string
 	seen     bool // with the drain label
 	patching bool // a patch that sets it is under way
+	unlisted bool // by the latest list, and not seen since
 	reported bool // as overdue
 }
 
@@ -72,7 +73,7 @@ func (d *drains) patched(r protocol.Ref, done bool) {
 		return
 	}
 	o.patching = false
-	if !done && !o.seen {
+	if o.unlisted || !done && !o.seen { // if the patch came after the list, it will be seen
 		d.remove(r)
 	}
 }
@@ -89,7 +90,7 @@ func (d *drains) see(r protocol.Ref, shard string, now time.Time) {
 	if o.shard != shard { // a probe goes from one to the next
 		o.shard, o.since, o.reported = shard, now, false
 	}
-	o.seen = true
+	o.seen, o.unlisted = true, false
 }
 
 // gone records that an object no longer carries the drain label.
@@ -106,7 +107,11 @@ func (d *drains) relist(resource int, namespace string, listed map[protocol.Ref]
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for r, o := range d.open {
-		if r.Resource == resource && (namespace == "" || r.Namespace == namespace) && !listed[r] && !o.patching {
+		switch {
+		case r.Resource != resource || namespace != "" && r.Namespace != namespace || listed[r]:
+		case o.patching:
+			o.unlisted = true
+		default:
 			d.remove(r)
 		}
 	}

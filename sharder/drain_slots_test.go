@@ -56,6 +56,38 @@ func TestAnAcknowledgementMayComeBeforeTheAnswerToThePatch(t *testing.T) {
 	assert.Zero(t, d.len())
 }
 
+// The watch of drains may begin again before the patch has its answer, and its list may come after the
+// acknowledgement. Nothing else would free the slot.
+func TestAnAcknowledgementThatOnlyAListShowsMayComeBeforeTheAnswerToThePatch(t *testing.T) {
+	for name, seen := range map[string]bool{"its drain was seen": true, "its drain was not seen": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrains(1)
+			a, b := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}
+			require.True(t, d.reserve(t.Context(), a, "s", time.Now(), false))
+			if seen {
+				d.see(a, "s", time.Now())
+			}
+			d.relist(0, "", nil)
+			assert.Equal(t, 1, d.len(), "the patch may be carried out after the list")
+			d.patched(a, true)
+			assert.Zero(t, d.len())
+			assert.True(t, d.reserve(t.Context(), b, "s", time.Now(), false))
+		})
+	}
+}
+
+func TestAPatchThatIsCarriedOutAfterTheListKeepsItsSlot(t *testing.T) {
+	d := newDrains(1)
+	a := protocol.Ref{Name: "a"}
+	d.reserve(t.Context(), a, "s", time.Now(), false)
+	d.relist(0, "", nil)
+	d.see(a, "s", time.Now())
+	d.patched(a, true)
+	assert.Equal(t, 1, d.len())
+	d.gone(a)
+	assert.Zero(t, d.len())
+}
+
 func TestAListOfDrainsReplacesWhatWasKnown(t *testing.T) {
 	d := newDrains(9)
 	a, b, c, other := protocol.Ref{Name: "a"}, protocol.Ref{Name: "b"}, protocol.Ref{Name: "c"}, protocol.Ref{
