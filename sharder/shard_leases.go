@@ -274,15 +274,17 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 	return nil
 }
 
-// ask records that a decision depends on whether an owner epoch has ended.
+// ask records that a decision depends on whether an owner epoch has ended. Beyond maxAsked it does
+// nothing: the next scan asks again.
 func (g *shardLeases) ask(t protocol.OwnerEpoch) {
 	g.mu.Lock()
 	_, known := g.asked[t.Shard]
-	if !known && len(g.asked) < maxAsked {
+	added := !known && len(g.asked) < maxAsked
+	if added {
 		g.asked[t.Shard] = struct{}{}
 	}
 	g.mu.Unlock()
-	if !known {
+	if added {
 		g.tell()
 	}
 }
