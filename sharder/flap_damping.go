@@ -1,11 +1,16 @@
 package sharder
 
-import "time"
+import (
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
 
 // flapDamping delays the return of shards that come and go, such as those whose process crashes
 // again and again: each return and each departure moves objects.
 type flapDamping struct {
-	left map[string][]time.Duration // times of departures within flapWindow, on the sharder's monotonic clock
+	left     map[string][]time.Duration // times of departures within flapWindow, on the sharder's monotonic clock
+	admitted map[string]bool            // members, which do not wait until they have departed
 }
 
 const (
@@ -26,6 +31,18 @@ func (f *flapDamping) depart(shard string, now time.Duration) {
 		}
 	}
 	f.left[shard] = append(f.recent(shard, now), now)
+	delete(f.admitted, shard)
+}
+
+// admit records that shards are members, even before their time. To keep them out again as soon as
+// another shard is there would move their objects twice.
+func (f *flapDamping) admit(members []protocol.OwnerEpoch) {
+	if f.admitted == nil {
+		f.admitted = map[string]bool{}
+	}
+	for _, t := range members {
+		f.admitted[t.Shard] = true
+	}
 }
 
 func (f *flapDamping) recent(shard string, now time.Duration) []time.Duration {
@@ -39,7 +56,7 @@ func (f *flapDamping) recent(shard string, now time.Duration) []time.Duration {
 // wait returns how long a shard must still stay before it becomes a member.
 func (f *flapDamping) wait(shard string, now time.Duration) time.Duration {
 	times := f.recent(shard, now)
-	if len(times) <= flapsAllowed {
+	if f.admitted[shard] || len(times) <= flapsAllowed {
 		return 0
 	}
 	delay := min(minFlapDelay<<min(len(times)-flapsAllowed-1, 10), maxFlapDelay)

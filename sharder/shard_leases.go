@@ -295,7 +295,8 @@ func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 }
 
 // membership returns the present members, and after how long they may change although no Lease
-// changes; zero: never. Shards that are to be drained are members only if there are no others.
+// changes; zero: never. Shards that are to be drained, or that come and go, are members only if there
+// are no others.
 func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -314,24 +315,28 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 		}
 	}
 	g.last = present
-	var members, drained []protocol.OwnerEpoch
+	var ranks [4][]protocol.OwnerEpoch // the first that is not empty has the members
 	wait, _ := g.tracker.Next(now)
 	for name, t := range present {
-		switch delay := g.damping.wait(name, now.Monotonic); {
-		case delay > 0:
+		rank := 0
+		if shardlease.Drained(g.tracker.Lease(name)) {
+			rank++
+		}
+		if delay := g.damping.wait(name, now.Monotonic); delay > 0 {
+			rank += 2
 			if wait == 0 || delay < wait {
 				wait = delay
 			}
-		case shardlease.Drained(g.tracker.Lease(name)):
-			drained = append(drained, t)
-		default:
-			members = append(members, t)
+		}
+		ranks[rank] = append(ranks[rank], t)
+	}
+	for _, members := range ranks {
+		if len(members) > 0 {
+			g.damping.admit(members)
+			return protocol.NewMembership(members...), wait
 		}
 	}
-	if len(members) == 0 {
-		members = drained
-	}
-	return protocol.NewMembership(members...), wait
+	return nil, wait
 }
 
 // matured reports whether time alone has changed something that decisions may depend on, since the
