@@ -155,7 +155,7 @@ func (c Config) validate() error {
 	}
 	atLeast("ScanInterval", c.ScanInterval, time.Second)
 	atLeast("GCPeriod", c.GCPeriod, 0)
-	atLeast("OverdueAfter", c.OverdueAfter, 0)
+	atLeast("OverdueAfter", c.OverdueAfter, time.Second)
 	atLeast("UnownedAfter", c.UnownedAfter, 0)
 	switch {
 	case c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration:

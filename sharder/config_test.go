@@ -30,8 +30,10 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		`sharder: ScanInterval: must be at least 1s (got 1ms)`: func(c *Config) {
 			c.ScanInterval = time.Millisecond
 		},
-		`sharder: GCPeriod: must be at least 0s`:     func(c *Config) { c.GCPeriod = -1 },
-		`sharder: OverdueAfter: must be at least 0s`: func(c *Config) { c.OverdueAfter = -1 },
+		`sharder: GCPeriod: must be at least 0s`: func(c *Config) { c.GCPeriod = -1 },
+		`sharder: OverdueAfter: must be at least 1s (got 999ms)`: func(c *Config) {
+			c.OverdueAfter = 999 * time.Millisecond
+		},
 		`sharder: LeaseDuration: must be whole seconds`: func(c *Config) {
 			c.LeaseDuration = 5500 * time.Millisecond
 		},
