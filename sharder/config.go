@@ -63,7 +63,8 @@ type Config struct {
 	// GCPeriod is how long the Lease of a dead shard is kept. Default: 1 h.
 	GCPeriod time.Duration
 
-	// OverdueAfter is how long a shard may take to let go of an object before that is reported.
+	// OverdueAfter is how long a shard may take to let go of an object before that is reported. At
+	// least a second: a scan waits for so long, too, for one of MaxDrains places that is free.
 	// Default: 1 min.
 	OverdueAfter time.Duration
 
