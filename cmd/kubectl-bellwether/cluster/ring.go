@@ -131,6 +131,22 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 			return Read{}, err
 		}
 	}
+	read, err := c.search(ctx, q, kinds)
+	if err != nil {
+		return Read{}, err
+	}
+	if given { // what the user has named has to be readable
+		for _, r := range read.Unread {
+			rights.refused(apierrors.NewForbidden(r.Resource, "", nil), r)
+		}
+		read.Unread = nil
+	}
+	return read, nil
+}
+
+// search reads the objects of the ring in these resources. What it returns beside an error is
+// incomplete.
+func (c *Cluster) search(ctx context.Context, q RingQuery, kinds []view.Kind) (Read, error) {
 	var mu sync.Mutex
 	var read Read
 	var failures []error
@@ -145,7 +161,7 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case !given && (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)):
+			case len(q.Resources) == 0 && (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)):
 				read.Unserved = append(read.Unserved, k.GroupResource().String())
 			case err != nil:
 				failures = append(failures, err)
@@ -160,20 +176,11 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 		})
 	}
 	all.Wait()
-	if err := errors.Join(failures...); err != nil {
-		return Read{}, err
-	}
 	slices.SortFunc(read.Kinds, func(a, b view.Kind) int { return strings.Compare(a.String(), b.String()) })
 	slices.Sort(read.Narrowed)
 	slices.Sort(read.Unserved)
-	if given { // what the user has named has to be readable
-		for _, r := range unread.missing {
-			rights.refused(apierrors.NewForbidden(r.Resource, "", nil), r)
-		}
-	} else {
-		read.Unread = unread.missing
-	}
-	return read, nil
+	read.Unread = unread.missing
+	return read, errors.Join(failures...)
 }
 
 // objectsOf reads the objects of the ring in one resource. narrowed means that they were looked for

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,6 +35,8 @@ import (
 type Uninstall struct {
 	Query RingQuery
 	Read  Read
+	// Unnamed are the resources with objects of the ring that Query.Resources does not name.
+	Unnamed []string
 	// Sure means that the user has named the Lease of the election. Otherwise it has to exist: a
 	// sharder that is elected on another one could run beside the removal.
 	Sure bool
@@ -64,7 +67,37 @@ func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 				err, u.Query.Election)
 		}
 	}
-	return errors.Join(err, rights.Err())
+	if err = errors.Join(err, rights.Err()); err != nil {
+		return err
+	}
+	u.Unnamed = u.unnamed(ctx, c)
+	return nil
+}
+
+// unnamed returns the resources with objects of the ring that the user has not named with others. It
+// leaves out those that the user may not list: the user knows the ring. Cluster-scoped objects may be
+// those of another ring of this name, if there may be one.
+func (u Uninstall) unnamed(ctx context.Context, c *Cluster) (resources []string) {
+	if len(u.Query.Resources) == 0 {
+		return nil
+	}
+	kinds, err := c.Listable()
+	kinds = slices.DeleteFunc(kinds, func(k view.Kind) bool {
+		return !k.Namespaced && (len(u.Read.Others) > 0 || u.Read.OthersUnread) ||
+			slices.ContainsFunc(u.Query.Resources, func(named view.Kind) bool {
+				return named.GroupResource() == k.GroupResource()
+			})
+	})
+	query := u.Query
+	query.Resources = nil
+	read, failure := c.search(ctx, query, kinds)
+	if err := errors.Join(err, failure); err != nil {
+		u.Logger.Warn("objects of the ring were not looked for in all other resources", zap.Error(err))
+	}
+	for _, k := range read.Kinds {
+		resources = append(resources, k.GroupResource().String())
+	}
+	return resources
 }
 
 // hasHistory reports whether the ring's history is there.
@@ -137,6 +170,10 @@ func (u Uninstall) Obstacles() (all []string) {
 			all = append(all, "other namespaces may have a ring of this name, whose objects would be stripped, and "+
 				"you may not list Leases there: name the namespaces of this ring's objects with --object-namespace")
 		}
+	}
+	for _, resource := range u.Unnamed {
+		all = append(all, fmt.Sprintf("there are objects of the ring in %s, too: name all of its resources with "+
+			"--resource, or none", resource))
 	}
 	for _, r := range u.Read.Unread {
 		all = append(all, fmt.Sprintf("there may be objects of the ring in %s, which you may not list: name the "+
@@ -349,6 +386,9 @@ func (u Uninstall) verify(ctx context.Context, c *Cluster) error {
 	if len(left.Unserved) > 0 {
 		return fmt.Errorf("the API server does not find %q: objects there may still have labels of the ring",
 			left.Unserved)
+	}
+	if unnamed := u.unnamed(ctx, c); len(unnamed) > 0 {
+		return fmt.Errorf("objects of %s still have labels of the ring", strings.Join(unnamed, " and of "))
 	}
 	return rights.Err()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // left returns what the namespace still has of the ring.
@@ -315,6 +317,74 @@ func TestUninstallNamesAllMissingRights(t *testing.T) {
 		assert.Equal(t, before, w.left())
 		assert.Empty(t, w.writes)
 		w.require("uninstall", "checksums", "--confirm", "--resource=configmaps")
+		assert.Empty(t, w.left())
+	})
+}
+
+// The user names one resource of the ring, and forgets another. Its objects would keep labels and records
+// that nothing remembers.
+func TestUninstallKnowsOfResourcesThatAreNotNamed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		_, err := w.kube.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "child", Labels: map[string]string{api.ShardLabel("checksums"): "a"},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		before := w.left()
+		for _, args := range [][]string{nil, {"--confirm"}} {
+			_, err = w.kubectl(append([]string{"uninstall", "checksums", "--resource=configmaps"}, args...)...)
+			assert.ErrorContains(t, err, "there are objects of the ring in pods, too: name all of its resources with "+
+				"--resource, or none")
+		}
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+		w.require("uninstall", "checksums", "--confirm", "--resource=configmaps", "--resource=pods")
+		assert.Empty(t, w.left())
+		child, err := w.kube.CoreV1().Pods("ns").Get(t.Context(), "child", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, child.Labels)
+	})
+}
+
+// An object of a resource that is not named gets a label of the ring while the others are stripped.
+func TestUninstallFindsWhatHasComeMeanwhile(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		var created sync.Once
+		w.before = func(r *http.Request) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/x0") {
+				created.Do(func() {
+					_, err := w.kube.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+						Name: "child", Labels: map[string]string{api.ShardLabel("checksums"): "a"},
+					}}, metav1.CreateOptions{})
+					assert.NoError(t, err)
+				})
+			}
+		}
+		_, err := w.kubectl("uninstall", "checksums", "--confirm", "--resource=configmaps")
+		assert.ErrorContains(t, err, "objects of pods still have labels of the ring")
+	})
+}
+
+// A resource that is not named and cannot be listed keeps no ring from being removed. It is said.
+func TestUninstallOfNamedResourcesNeedsNoOther(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		w.odd = func(r *http.Request) *http.Response {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") {
+				return apisim.Oddities[5](r)
+			}
+			return nil
+		}
+		out := w.require("uninstall", "checksums", "--confirm", "--resource=configmaps")
+		assert.Contains(t, out, "objects of the ring were not looked for in all other resources")
+		assert.Contains(t, out, "Ring checksums is removed.")
 		assert.Empty(t, w.left())
 	})
 }
