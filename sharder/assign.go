@@ -16,13 +16,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// work processes one object after another until ctx ends.
-func (e *session) work(ctx context.Context) {
+// work processes one object after another until ctx ends; with hanging, also those whose last attempt
+// hung.
+func (e *session) work(ctx context.Context, hanging bool) {
 	for {
-		i, o, slot := e.queue.take(ctx)
+		i, o, slot := e.queue.take(ctx, hanging)
 		if i == nil {
 			return
 		}
+		began := time.Now()
 		var placed bool
 		var err error
 		if i.Resource < len(e.resources) {
@@ -31,6 +33,7 @@ func (e *session) work(ctx context.Context) {
 			placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
 		}
 		if !errors.Is(err, errMoving) {
+			i.hung = err != nil && time.Since(began) >= hangsAfter
 			e.finish(ctx, i, placed, err)
 		}
 	}

@@ -2,8 +2,10 @@ package sharder
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
@@ -351,4 +354,49 @@ func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 func (e *session) historyNow(t *testing.T) protocol.History {
 	require.NoError(t, e.store.load(context.WithoutCancel(t.Context())))
 	return e.store.known
+}
+
+// hang makes the sharder's patches of objects with this prefix take a time, and then fail, as those do
+// whose webhook cannot be reached.
+func (w *world) hang(prefix string, d time.Duration) {
+	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		path := strings.Split(q.URL.Path, "/")
+		if q.Method != http.MethodPatch || !strings.HasPrefix(path[len(path)-1], prefix) {
+			return nil
+		}
+		if !clock.Sleep(q.Context(), d) {
+			return nil
+		}
+		return answer(q, apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded")))
+	}})
+}
+
+// Objects whose patches hang delay others only by their first attempts. They find their shards when the
+// webhook can be reached again.
+func TestObjectsWhosePatchesHangDoNotDelayOthers(t *testing.T) {
+	const hanging, timeout = 200, 10 * time.Second
+	for _, concurrency := range []int{0, 1, 2} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				c := w.config()
+				c.Concurrency = concurrency
+				stop, _ := w.settledWith(20, c, "a", "b")
+				defer stop()
+				w.hang("bad", timeout)
+				w.create(hanging, "bad")
+				time.Sleep(hanging*timeout/time.Duration(cmp.Or(concurrency, 16)) + time.Minute)
+				for i := range 10 {
+					w.create(10, fmt.Sprint("good-", i))
+					if concurrency == 1 {
+						time.Sleep(timeout) // that of the one that is tried
+					}
+					time.Sleep(time.Second)
+					assert.Equal(t, hanging, w.owners()["-"])
+				}
+				w.connection.Inject(apisim.Faults{})
+				time.Sleep(time.Minute)
+				w.requirePlaced(20+hanging+100, "a", "b")
+			})
+		})
+	}
 }

@@ -20,8 +20,9 @@ type queue struct {
 	items   map[protocol.Ref]*item
 	urgent  []*item // ready, in order: objects that no shard works on, which would otherwise wait behind drains
 	ready   []*item // ready, in order, after urgent: objects to be drained
+	hanging []*item // ready, in order, after all others and for few workers: objects whose last attempt hung
 	delayed delays
-	stuck   int // how many of delayed have failed more than patience times
+	stuck   int // how many items wait, in the sense of item.waits
 }
 
 // subject is one version of a root or of a child that may need work.
@@ -35,9 +36,10 @@ type item struct {
 	slot     bool        // has a drain slot
 	failures int
 	wrote    bool   // the object was written since the item was taken
+	hung     bool   // the last attempt failed, and held up a worker for hangsAfter
 	said     string // the failure logged last
 
-	queued bool // in urgent or ready
+	queued bool // in urgent, ready or hanging
 	taken  bool // with a worker
 	again  bool // offered since it was taken
 	due    time.Time
@@ -61,8 +63,7 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 
 // offer puts a version of an object into the queue; the latest version counts. It waits for room,
 // and returns false if ctx ended before. If scan is not nil, it is called once with the outcome. An
-// object that has failed more than patience times is worked on when its delay is over, whatever is
-// offered.
+// object that waits, as [item.waits] says, is worked on when its turn comes, whatever is offered.
 func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,25 +104,25 @@ func (q *queue) enqueue(i *item) {
 		i.again = true
 	case !i.queued:
 		if i.index >= 0 {
-			if i.waits() {
-				q.stuck--
-			}
 			heap.Remove(&q.delayed, i.index)
 		}
 		i.queued = true
-		if i.slot {
+		switch {
+		case i.hung:
+			q.hanging = append(q.hanging, i)
+		case i.slot:
 			q.ready = append(q.ready, i)
-		} else {
+		default:
 			q.urgent = append(q.urgent, i)
 		}
 		q.changed.Broadcast()
 	}
 }
 
-// take waits for an item, which is the caller's until done or retry. It returns the last known
-// version of the object, and whether it has a drain slot. It returns nil if ctx has ended. watch
-// must have been called for ctx.
-func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
+// take waits for an item, which is the caller's until done or retry. With hanging it may be one whose
+// last attempt hung. It returns the last known version of the object, and whether it has a drain slot.
+// It returns nil if ctx has ended. watch must have been called for ctx.
+func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for ctx.Err() == nil {
@@ -129,11 +130,17 @@ func (q *queue) take(ctx context.Context) (i *item, latest subject, slot bool) {
 		if len(*from) == 0 {
 			from = &q.ready
 		}
+		if len(*from) == 0 && hanging {
+			from = &q.hanging
+		}
 		if len(*from) > 0 {
 			i := (*from)[0]
 			(*from)[0] = nil
 			*from = (*from)[1:]
-			i.queued, i.taken, i.wrote = false, true, false
+			if i.waits() {
+				q.stuck--
+			}
+			i.queued, i.taken, i.wrote, i.hung = false, true, false, false
 			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
@@ -162,12 +169,16 @@ const (
 	// patience is how many failures, within some two seconds, others wait for before they go on
 	// without the object.
 	patience = 6
+	// hangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch
+	// waits for a webhook that cannot be reached.
+	hangsAfter = time.Second
 )
 
-// waits reports whether the item has failed more than patience times and its delay is not over.
-func (i *item) waits() bool { return i.index >= 0 && i.failures > patience }
+// waits reports whether others go on without the item: it has failed more than patience times, or hung,
+// and its turn has not come.
+func (i *item) waits() bool { return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }
 
-// waits reports whether an object has failed more than patience times and its delay is not over.
+// waits is waits of an object's item. It returns false if there is none.
 func (q *queue) waits(r protocol.Ref) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,7 +197,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	switch {
 	case i.again: // the offered version may be older than the failure: read it
 		i.again = false
-	case len(q.delayed) >= q.capacity/2:
+	case len(q.delayed)+len(q.hanging) >= q.capacity/2:
 		delete(q.items, i.Ref)
 		q.changed.Broadcast()
 		return false
@@ -230,7 +241,7 @@ func (q *queue) len() int {
 	return len(q.items)
 }
 
-// busy is len without the objects that have failed more than patience times.
+// busy is len without the objects that others go on without.
 func (q *queue) busy() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

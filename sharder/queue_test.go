@@ -23,12 +23,12 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 		require.True(t, q.offer(t.Context(), object(1, version), nil, false))
 	}
 	assert.Equal(t, 1, q.len())
-	i, o, _ := q.take(t.Context())
+	i, o, _ := q.take(t.Context(), true)
 	assert.Equal(t, "2", o.(protocol.Root).Version)
 
 	require.True(t, q.offer(t.Context(), object(1, "3"), nil, false), "while it is being worked on")
 	q.done(i, true)
-	i, o, _ = q.take(t.Context())
+	i, o, _ = q.take(t.Context(), true)
 	assert.Equal(t, "3", o.(protocol.Root).Version)
 	q.done(i, true)
 	assert.Zero(t, q.len())
@@ -42,11 +42,69 @@ func TestUnworkedObjectsComeBeforeDrains(t *testing.T) {
 	}
 	var order []string
 	for range 4 {
-		i, _, _ := q.take(t.Context())
+		i, _, _ := q.take(t.Context(), true)
 		order = append(order, i.Name)
 		q.done(i, true)
 	}
 	assert.Equal(t, []string{"1", "3", "0", "2"}, order)
+}
+
+// An object whose last attempt hung comes after all others, and only to the workers that take such
+// objects. Whatever is offered meanwhile, others go on without it.
+func TestWhatHungComesLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer q.watch(ctx)()
+		require.True(t, q.offer(ctx, object(1, ""), nil, false))
+		i, _, _ := q.take(ctx, false)
+		i.hung = true
+		require.True(t, q.retry(i, time.Now()))
+		time.Sleep(maxBackoff)
+		q.next(time.Now())
+		scan := newScanResult()
+		require.True(t, q.offer(ctx, object(1, "2"), scan, false))
+		assert.NoError(t, scan.wait(ctx))
+		assert.True(t, q.waits(i.Ref))
+		assert.Zero(t, q.busy())
+
+		require.True(t, q.offer(ctx, object(2, ""), nil, true))
+		other, _, _ := q.take(ctx, true)
+		assert.Equal(t, "2", other.Name)
+		q.done(other, true)
+		taken := make(chan *item)
+		go func() {
+			i, _, _ := q.take(ctx, false)
+			taken <- i
+		}()
+		synctest.Wait()
+		assert.Empty(t, taken)
+		i, latest, _ := q.take(ctx, true)
+		assert.Equal(t, "1", i.Name)
+		assert.Nil(t, latest, "it has to be read")
+		assert.Equal(t, 1, q.busy())
+		q.done(i, true)
+		assert.Zero(t, q.busy())
+		cancel()
+		assert.Nil(t, <-taken)
+	})
+}
+
+func TestWhatHangsLeavesRoomForOthers(t *testing.T) {
+	q := newQueue(4)
+	defer q.watch(t.Context())()
+	kept := 0
+	for n := range 4 {
+		q.offer(t.Context(), object(n, ""), nil, false)
+		i, _, _ := q.take(t.Context(), false)
+		i.hung = true
+		if q.retry(i, time.Now()) {
+			kept++
+		}
+		q.next(time.Now().Add(maxBackoff))
+	}
+	assert.Equal(t, 2, kept)
+	assert.Equal(t, 2, q.len())
 }
 
 func TestWhoOffersWaitsForRoom(t *testing.T) {
@@ -60,7 +118,7 @@ func TestWhoOffersWaitsForRoom(t *testing.T) {
 		go func() { offered <- q.offer(t.Context(), object(3, ""), nil, false) }()
 		synctest.Wait()
 		assert.Empty(t, offered)
-		i, _, _ := q.take(t.Context())
+		i, _, _ := q.take(t.Context(), true)
 		q.done(i, true)
 		assert.True(t, <-offered)
 
@@ -79,7 +137,7 @@ func TestWhoTakesWaitsUntilTheContextEnds(t *testing.T) {
 		defer q.watch(ctx)()
 		ended := make(chan struct{})
 		go func() {
-			i, _, _ := q.take(ctx)
+			i, _, _ := q.take(ctx, true)
 			assert.Nil(t, i)
 			close(ended)
 		}()
@@ -96,7 +154,7 @@ func TestRetriesComeLaterAndLater(t *testing.T) {
 		q.offer(t.Context(), object(1, "1"), nil, false)
 		last := time.Duration(0)
 		for range 20 {
-			i, _, _ := q.take(t.Context())
+			i, _, _ := q.take(t.Context(), true)
 			began := time.Now()
 			require.True(t, q.retry(i, began))
 			due, ok := q.next(began)
@@ -109,7 +167,7 @@ func TestRetriesComeLaterAndLater(t *testing.T) {
 			require.False(t, ok)
 		}
 		assert.Equal(t, maxBackoff, last)
-		_, o, _ := q.take(t.Context())
+		_, o, _ := q.take(t.Context(), true)
 		assert.Nil(t, o, "it has to be read")
 	})
 }
@@ -120,7 +178,7 @@ func TestFailuresLeaveRoomForOthers(t *testing.T) {
 	kept := 0
 	for n := range 4 {
 		q.offer(t.Context(), object(n, ""), nil, false)
-		i, _, _ := q.take(t.Context())
+		i, _, _ := q.take(t.Context(), true)
 		if q.retry(i, time.Now()) {
 			kept++
 		}
@@ -143,7 +201,7 @@ func TestAScanCountsTheResultsOfItsObjects(t *testing.T) {
 		for n := range 3 {
 			synctest.Wait()
 			assert.Empty(t, finished)
-			i, _, _ := q.take(t.Context())
+			i, _, _ := q.take(t.Context(), true)
 			if n == 1 {
 				q.retry(i, time.Now())
 			} else {

@@ -125,7 +125,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
-		Old: "return i.index >= 0 && i.failures > patience }", New: "return false }",
+		Old: "return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }", New: "return false }",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
 	},
 	{

@@ -215,8 +215,8 @@ func (e *session) run(ctx context.Context) error {
 	all.Go(func() { e.reportOverdue(ctx) })
 	all.Go(func() { e.reportUnowned(ctx) })
 	all.Go(func() { e.moveFamilies(ctx) })
-	for range e.config.Concurrency {
-		all.Go(func() { e.work(ctx) })
+	for n := range e.config.Concurrency {
+		all.Go(func() { e.work(ctx, n < max(1, e.config.Concurrency/4)) })
 	}
 	var counted sync.WaitGroup // the resources whose present drains were counted
 	for i := range e.resources {
