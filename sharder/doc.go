@@ -103,13 +103,13 @@
 // affect other objects. It is retried after pauses of up to half a minute, without a list, and the
 // log has the reason, once for each cause. If a patch hangs, for example because a webhook cannot
 // be reached, only the first attempt may delay others: a quarter of the workers, at least one, have
-// the objects whose last attempt failed after a second or more, and only while no others wait. This
-// holds for up to twice PageSize of them. A child that cannot be changed delays its root in the
-// same way. [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for
-// objects without progress become as rare as ScanInterval. Up to 100 of them do not keep the
-// history growing: it then lists the possible owners of each of them, and forgets the memberships
-// that no longer matter to other objects. But the ring is not settled until they are with their
-// owners.
+// the objects whose last attempt failed after a second or more, and only while no others wait. The
+// sharder does this for up to twice PageSize of them. A shard has separate workers for those of the
+// objects that it lets go of. A child that cannot be changed delays its root in the same way.
+// [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for objects
+// without progress become as rare as ScanInterval. Up to 100 of them do not keep the history
+// growing: it then lists the possible owners of each of them, and forgets the memberships that no
+// longer matter to other objects. But the ring is not settled until they are with their owners.
 //
 // The history grows while more than those are out of place, or a resource cannot be listed, and
 // shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects

@@ -108,10 +108,12 @@ type informer struct {
 	child     bool   // its objects are children
 	source    cache.ListerWatcher
 	started   atomic.Bool
-	first     chan struct{}                                          // closed when the first list begins
-	queue     workqueue.TypedRateLimitingInterface[protocol.Address] // set before the informer is in shard.caches
+	first     chan struct{} // closed when the first list begins
+	queue     addressQueue  // set before the informer is in shard.caches
+	hanging   addressQueue  // of objects that are in hung; set with queue
 
 	said sync.Map // keys: the objects about which a warning was logged
+	hung sync.Map // keys: the objects whose last attempt failed after hangsAfter or more
 
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
@@ -119,6 +121,12 @@ type informer struct {
 	joined  chan struct{}    // guarded by mu: closed when it counts in the next term
 	reached string           // guarded by mu: the greatest version to which the store was complete
 }
+
+type addressQueue = workqueue.TypedRateLimitingInterface[protocol.Address]
+
+// hangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch waits
+// for a webhook that cannot be reached.
+const hangsAfter = time.Second
 
 // covers reports whether the informer may show objects of a namespace; empty: any.
 func (i *informer) covers(namespace string) bool {
@@ -159,18 +167,22 @@ func (i *informer) run(ctx context.Context) {
 	}); err != nil { // impossible before it has stopped
 		i.shard.config.Logger.Error("no objects will be handed over", zap.Error(err))
 	}
-	i.queue = workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Address](50*time.Millisecond, 30*time.Second),
-	)
+	pauses := workqueue.NewTypedItemExponentialFailureRateLimiter[protocol.Address](50*time.Millisecond, 30*time.Second)
+	i.queue, i.hanging = workqueue.NewTypedRateLimitingQueue(pauses), workqueue.NewTypedRateLimitingQueue(pauses)
 	defer i.queue.ShutDown()
+	defer i.hanging.ShutDown()
 	i.shard.caches.add(i)
 	beside.Go(func() { i.follow(ctx) })
-	for range i.shard.config.Concurrency {
-		beside.Go(func() {
-			for i.settleNext(ctx) {
-			}
-		})
+	work := func(queue addressQueue, workers int) {
+		for range workers {
+			beside.Go(func() {
+				for i.settleNext(ctx, queue) {
+				}
+			})
+		}
 	}
+	work(i.queue, i.shard.config.Concurrency)
+	work(i.hanging, max(1, i.shard.config.Concurrency/4))
 	beside.Go(func() { i.warnIfUnasked(ctx) })
 	i.SharedIndexInformer.RunWithContext(ctx)
 }
@@ -221,19 +233,24 @@ func (i *informer) considerGone(obj any) {
 	}
 }
 
-// settleNext advances the drain of one object, and reports whether there may be more. Between terms it
-// does nothing: in the next one, all objects are considered again.
-func (i *informer) settleNext(ctx context.Context) bool {
-	at, over := i.queue.Get()
+// settleNext advances the drain of one object of a queue, and reports whether there may be more.
+// Between terms it does nothing: in the next one, all objects are considered again.
+func (i *informer) settleNext(ctx context.Context, queue addressQueue) bool {
+	at, over := queue.Get()
 	if over {
 		return false
 	}
-	defer i.queue.Done(at)
+	defer queue.Done(at)
+	if _, hung := i.hung.Load(at); hung && queue != i.hanging {
+		i.hanging.Add(at)
+		return true
+	}
 	ctx, term, end := i.inTerm(ctx)
 	defer end()
 	if term == nil || !i.shard.tracker.begin(at) {
 		return true
 	}
+	began := time.Now()
 	again, err := i.shard.advanceDrain(ctx, term, at)
 	if i.shard.tracker.finish(at) {
 		i.shard.wakeAcknowledger(at)
@@ -248,11 +265,18 @@ func (i *informer) settleNext(ctx context.Context) bool {
 			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
 				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
-		i.queue.AddRateLimited(at)
+		if time.Since(began) < hangsAfter {
+			i.hung.Delete(at)
+			i.queue.AddRateLimited(at)
+		} else {
+			i.hung.Store(at, true)
+			i.hanging.AddRateLimited(at)
+		}
 		return true
 	}
 	i.queue.Forget(at)
 	i.said.Delete(at)
+	i.hung.Delete(at)
 	if again > 0 {
 		i.queue.AddAfter(at, again)
 	}

@@ -35,7 +35,8 @@ type Config struct {
 	// context ends, and the shard waits for work to return. Default: 10 s.
 	AckGrace time.Duration
 
-	// Concurrency is how many objects of one informer the shard lets go of at a time. Default: 8.
+	// Concurrency is how many objects of one informer the shard lets go of at a time. Up to a quarter
+	// more, at least one, are those whose requests hang. Default: 8.
 	Concurrency int
 
 	// Unguarded allows work although the lease guards no client. It is for work that changes
