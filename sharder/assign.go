@@ -125,6 +125,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
 			floor, known := e.floorOf(s, d)
 			if !known {
+				e.outsiders.Store(newOutsiders()) // before the list
 				e.moves.add(&move{
 					item: i, root: *o, decision: d, origin: s.Origin(), plan: p, current: current,
 				})

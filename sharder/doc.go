@@ -249,6 +249,9 @@
 //	                                         resource
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
 //	                                         its root
+//	children of a root that is not selected  1 read of the root after each scan and each move of
+//	                                         a root, by up to Concurrency workers; for each child
+//	                                         if there are more than 10,000 such roots
 //	move between living shards               2 patches; with Children 3, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and for each of their
 //	                                         children
@@ -273,7 +276,8 @@
 //	first root that a sharder assigns        for each resource of children, 1 list of all, in pages
 //	steady state                             1 list of all objects, in pages, every ScanInterval,
 //	                                         and for each resource of children 2 lists of those that
-//	                                         are with no member, or marked, which are none
+//	                                         are with no member, or marked. These are only children
+//	                                         of roots that are not selected
 //
 // The sharder watches, with metadata only, the objects that are with no member (label selector
 // "notin"), those that are drained, and children without a label or marked. With so many shards

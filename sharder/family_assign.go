@@ -35,6 +35,7 @@ func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialOb
 // with the label of a dead shard, or an attempt to assign them failed. A child with another member
 // than its root is found by that member.
 func (e *session) gather(ctx context.Context, p *plan) error {
+	e.outsiders.Store(newOutsiders())
 	var errs []error
 	for i := len(e.resources); i < len(e.graph.All); i++ {
 		misled := with(labels.Everything(), e.keys.Drain, selection.Exists)
@@ -119,8 +120,12 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 }
 
 // leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no
-// such root.
+// such root in the ring.
 func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
+	outsiders := e.outsiders.Load() // before the read
+	if outsiders.has(c.RootUID) {
+		return "", nil
+	}
 	o, err := e.get(ctx, c.Root)
 	if o == nil || o.UID != c.RootUID {
 		return "", err
@@ -144,6 +149,7 @@ func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string,
 		return shard, nil
 	}
 	if !s.Recorded && !e.resources[c.Root.Resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
+		outsiders.add(o.UID)
 		return "", nil
 	}
 	return "", errRootless

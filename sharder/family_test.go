@@ -271,6 +271,49 @@ func TestChildrenOfARootThatIsSelectedLaterComeWithIt(t *testing.T) {
 	})
 }
 
+// Most children of a resource may have roots that are not selected. Such a root is read once between two
+// scans, however many children it has and however often they change. If it is selected then, the sharder
+// knows at once of each of its children.
+func TestChildrenOfRootsThatAreNotSelectedCostLittle(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = ringtest.SelectorOf(t, "sharded=true")
+		w.shard("a")
+		time.Sleep(time.Second)
+		defer w.sharder(c)()
+		time.Sleep(time.Second)
+		toll := w.deny("", nil)
+		reads := func() int { return toll.take()["GET configmaps"] }
+		w.create(1, "o")
+		root := w.objectOf("o-000")
+		w.bearOne(root, "")
+		time.Sleep(time.Second)
+		assert.Equal(t, 1, reads())
+		for range 99 {
+			w.bearOne(root, "")
+		}
+		for i := range 10 {
+			for _, child := range w.children()[root.UID] {
+				_, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), child.Name,
+					types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"x":"%d"}}}`, i),
+					metav1.PatchOptions{})
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Zero(t, reads())
+		time.Sleep(50 * time.Minute)
+		assert.LessOrEqual(t, reads(), 10*16, "by each worker, once for each of 10 scans")
+
+		w.edit("o-000", `{"metadata":{"labels":{"sharded":"true"}}}`)
+		time.Sleep(time.Second)
+		w.requireFamilies(100)
+		w.bearOne(root, "")
+		time.Sleep(time.Second)
+		w.requireFamilies(101)
+	})
+}
+
 // A root that is selected later is not taken for a new one, even if the sharder already knows the
 // children of other roots.
 func TestARootThatIsSelectedLaterIsNotTakenForANewOne(t *testing.T) {

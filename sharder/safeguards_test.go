@@ -191,6 +191,11 @@ var safeguards = []mutation.Mutation{
 		Old: "c.Version, label, there, nil))", New: "c.Version, map[bool]string{false: label}[there], there, nil))",
 		Caught: "TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot",
 	},
+	{
+		Name: "a root that is selected passes for one that is not", File: "assign.go",
+		Old: "				e.outsiders.Store(newOutsiders()) // before the list\n", New: "",
+		Caught: "TestChildrenOfRootsThatAreNotSelectedCostLittle",
+	},
 }
 
 // TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.

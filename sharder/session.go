@@ -34,6 +34,7 @@ type session struct {
 	queue     *queue
 	moves     *moves
 	floors    *childFloors
+	outsiders atomic.Pointer[outsiders]
 	drains    *drains
 	unowned   unowned
 	version   string // of the first list of Leases
@@ -109,6 +110,7 @@ func (s *Sharder) newSession() (*session, error) {
 		e.pages = append(e.pages, newPageSize(c.PageSize))
 	}
 	e.history.Store(&protocol.History{})
+	e.outsiders.Store(newOutsiders())
 	e.leases = s.newShardLeases(func() { notify(e.changed) })
 	e.store = &historyStore{
 		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool {
