@@ -63,7 +63,11 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 	}
 	lists := e.listChildren(ctx, p, b, func(c protocol.Child) {
 		if m := roots[c.Root]; m != nil && m.root.UID == c.RootUID {
-			begin(func() { e.bring(ctx, m, c) })
+			begin(func() {
+				if !m.failed() { // or its root waits anyhow, and others would wait for its children
+					e.bring(ctx, m, c)
+				}
+			})
 		}
 	})
 	busy.Wait()

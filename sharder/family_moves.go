@@ -47,6 +47,13 @@ func (m *move) reach(resource, version string) {
 	m.floor[resource] = protocol.Later(m.floor[resource], version) // client-go's fakes have none
 }
 
+// failed reports whether a child may not have moved.
+func (m *move) failed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err != nil
+}
+
 func (m *move) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

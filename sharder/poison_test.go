@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -399,4 +400,38 @@ func TestObjectsWhosePatchesHangDoNotDelayOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The children of one root hang. The other roots that move with it wait for one attempt at a time.
+func TestARootWhoseChildrenHangDoesNotDelayOthers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		const timeout = 10 * time.Second
+		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		defer stop()
+		w.bear(1, true)
+		time.Sleep(time.Minute)
+		mine := w.rootsOf("a")
+		bad, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Get(t.Context(), mine[0], metav1.GetOptions{})
+		require.NoError(t, err)
+		for range 300 {
+			w.bearOne(bad, "a")
+		}
+		time.Sleep(time.Minute)
+		names := map[string]bool{}
+		for _, child := range w.children()[bad.UID] {
+			names[child.Name] = true
+		}
+		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+			if q.Method != http.MethodPatch || !names[path.Base(q.URL.Path)] || !clock.Sleep(q.Context(), timeout) {
+				return nil
+			}
+			return answer(q, apierrors.NewInternalError(errors.New("failed calling webhook")))
+		}})
+		shards[0].release()
+		time.Sleep(3 * timeout)
+		assert.Equal(t, []string{mine[0]}, w.rootsOf("a"))
+		w.connection.Inject(apisim.Faults{})
+		time.Sleep(2 * time.Minute)
+		w.requirePlaced(20, "b")
+	})
 }
