@@ -35,7 +35,8 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	r, err := endpoints.New(client, endpoints.Config{
 		Namespace: "ns", Service: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-		Ports: []endpoints.Port{https}, PublishEndpoints: true, Logger: zap.New(core), Events: events.NewFakeRecorder(10),
+		Ports: []endpoints.Port{https}, PublishEndpoints: true, Logger: zap.New(core),
+		Events: events.NewFakeRecorder(10),
 	})
 	require.NoError(t, err)
 	for range 3 {

@@ -37,7 +37,8 @@ func (e *session) checkAccess(ctx context.Context) error {
 	for i, r := range e.resources {
 		for _, namespace := range r.WatchedNamespaces() {
 			of := append(slices.Clone(e.graph.ChildResources[i]), i)
-			if err != nil && !slices.ContainsFunc(of, func(i int) bool { return refused[e.placeOf(i, namespace)] != nil }) {
+			stopped := slices.ContainsFunc(of, func(i int) bool { return refused[e.placeOf(i, namespace)] != nil })
+			if err != nil && !stopped {
 				e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
 				return nil
 			}

@@ -411,7 +411,7 @@ func TestARootWhoseChildrenHangDoesNotDelayOthers(t *testing.T) {
 		w.bear(1, true)
 		time.Sleep(time.Minute)
 		mine := w.rootsOf("a")
-		bad, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Get(t.Context(), mine[0], metav1.GetOptions{})
+		bad, err := w.kube.CoreV1().ConfigMaps("default").Get(t.Context(), mine[0], metav1.GetOptions{})
 		require.NoError(t, err)
 		for range 300 {
 			w.bearOne(bad, "a")

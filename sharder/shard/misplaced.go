@@ -121,8 +121,10 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 }
 
 // returnChild sets the drain label of a child whose root is another shard's, so that the sharder
-// moves it there. It returns errAtWork while there is work on the child. The child keeps its shard label: the owner of the root may be dead, and the
-// sharder may have just moved the child here, with the root to follow.
+// moves it there. The child keeps its shard label: the owner of the root may be dead, and the
+// sharder may have just moved the child here, with the root to follow. While there is work on the
+// child, as one of the root that it had before, returnChild returns errAtWork. No more such work
+// begins, because the cache shows the new root.
 func (s *Shard) returnChild(
 	ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address,
 ) error {
@@ -137,8 +139,6 @@ func (s *Shard) returnChild(
 		r.Shard == s.lease.Identity() || s.tracker.has(root) {
 		return nil
 	}
-	// It was the child of a root of this shard, perhaps. No more work on it begins: the cache shows its
-	// new root.
 	atWork, ended := s.tracker.onChild(at)
 	if len(atWork) > 0 || slices.ContainsFunc(ended, func(p *workItem) bool { return p.scope.Open() }) {
 		return errAtWork
