@@ -100,6 +100,8 @@
 //   - On a clean end, the Lease is renewed until the lead function has returned, then released with
 //     a mark that names the term. An empty holder without the mark is no release, nor is the
 //     deletion of a Lease that a candidate saw held: candidates wait for D.
+//   - A panic of the lead function ends the process, and the Lease is not released before that
+//     (TestLeaseIsHeldUntilAPanicHasEndedTheProcess).
 //   - A release never changes a record of another term. It waits for guarded requests, each for at
 //     most M after the work has ended or its caller has given up. A request without an answer is
 //     then cut off, and the Lease is renewed until M after the API server has given it up, at the

@@ -120,7 +120,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 //
 // lead's context ends with ctx or with the leadership, then with an [ErrLost] as its cause. When
 // ctx ends, the Lease is kept until lead has returned. If ctx was cancelled and lead's error only
-// says so, Run returns nil.
+// says so, Run returns nil. A lead that ends by runtime.Goexit counts as one that returns nil.
 //
 // A release waits until no guarded request can be continued out ([Elector.WrapTransport]), usually
 // for the answers alone, and renews the Lease meanwhile. Then it takes at most four renew

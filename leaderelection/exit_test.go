@@ -23,8 +23,11 @@ import (
 const loserEnv = "BELLWETHER_TEST_LOSER"
 
 func loseLeadership() {
-	if os.Getenv(loserEnv) == "released" {
+	switch os.Getenv(loserEnv) {
+	case "released":
 		releaseLate()
+	case "panic":
+		panicLeading()
 	}
 	client := fake.NewClientset()
 	config := leaderelection.Config{

@@ -129,7 +129,12 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 	go func() {
 		defer stopped()
 		var err error
-		defer func() { returned <- err }() // even if work calls runtime.Goexit
+		defer func() { // even if work calls runtime.Goexit
+			if p := recover(); p != nil {
+				panic(p) // a release would come before the end of the process
+			}
+			returned <- err
+		}()
 		err = work(workCtx)
 	}()
 
