@@ -104,8 +104,8 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // work's context ends with ctx or with the lease, then with an [ErrLost] as its cause. When ctx
 // ends, the lease is kept until work and the functions of [Lease.AddReleaseGate] have returned. It
 // is released only if all of them returned nil, or work exactly the error of its context. Any other
-// error may mean that something still runs: that is a loss ([ErrUnfinished]), which by default ends
-// the process. Run returns nil when ctx has ended normally.
+// error may mean that something still runs, and so may runtime.Goexit: that is a loss
+// ([ErrUnfinished]), which by default ends the process. Run returns nil when ctx has ended normally.
 //
 // If the lease is lost and OnLost returns, Run waits for work to return, acquires the lease again,
 // and calls work again. It also does so after work was asked to end before the deadline
@@ -189,11 +189,14 @@ type whole struct {
 }
 
 // run returns when everything has ended. If that is not certain, also if work ends by
-// runtime.Goexit, it forfeits the term.
+// runtime.Goexit, it forfeits the term. A panic ends the process before that.
 func (w *whole) run(ctx context.Context) error {
 	w.unfinished = true
 	cause := fmt.Errorf("%w: it did not return", ErrUnfinished)
 	defer func() {
+		if p := recover(); p != nil {
+			panic(p) // OnLost may end the process before the runtime has said why
+		}
 		if w.unfinished {
 			w.term.holder.Forfeit(cause)
 		}

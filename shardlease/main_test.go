@@ -1,9 +1,15 @@
 package shardlease_test
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if part := os.Getenv(panicEnv); part != "" {
+		panicIn(part)
+	}
+	goleak.VerifyTestMain(m)
+}
