@@ -38,6 +38,9 @@ const (
 	requestTimeout = 30 * time.Second
 	// retryInterval is the pause after a request that has failed.
 	retryInterval = 250 * time.Millisecond
+	// maxRefusal bounds how long a list may be forbidden, while an API server starts or roles are
+	// created.
+	maxRefusal = 15 * time.Second
 )
 
 // Cache is a running informer, and the way to ask the API server about what it shows.
@@ -91,8 +94,8 @@ func Source[List runtime.Object](resource interface {
 //
 // Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
 // its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
-// that the API server forbids, or matches [ErrNotComparable]. Cache.RelistAfter has the informer list
-// instead.
+// that the API server has forbidden for 15 s, or matches [ErrNotComparable]. Cache.RelistAfter has the
+// informer list instead.
 func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
 
 // WaitLatest returns nil when every cache shows each write of any client that the API server had
@@ -193,6 +196,7 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 // versions, and the informer has synced.
 func (c Cache) floor(ctx context.Context) (string, error) {
 	source := cache.ToListerWatcherWithContext(c.Source)
+	var refused time.Time // since when the list is forbidden; zero: it is not
 	for {
 		list, err := listOne(ctx, source)
 		if err == nil {
@@ -208,7 +212,12 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 				return version, nil
 			}
 		}
-		if kube.Forbidden(err) {
+		switch {
+		case !kube.Forbidden(err):
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		case time.Since(refused) >= maxRefusal:
 			return "", fmt.Errorf("fresh: list %s: %w", c.Resource, err)
 		}
 		if !clock.Sleep(ctx, retryInterval) {

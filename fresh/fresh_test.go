@@ -2,6 +2,7 @@ package fresh_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -248,20 +249,57 @@ func TestWaitSaysWhyItHasNoList(t *testing.T) {
 	})
 }
 
-func TestAListThatIsForbiddenIsAnErrorAtOnce(t *testing.T) {
-	inStandby(t, func(s *standby) {
-		source := s.cache.Source
-		s.cache.Source = &cache.ListWatch{
-			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-				return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
-			},
-			WatchFuncWithContext: cache.ToListerWatcherWithContext(source).WatchWithContext,
-		}
-		err := fresh.Wait(s.t.Context(), s.cache)
-		require.True(s.t, apierrors.IsForbidden(err))
-		assert.ErrorContains(s.t, err, "fresh: list configmaps: ")
-	})
+// An API server that starts refuses everything for a moment, and roles may still be on their way.
+func TestAListThatIsForbiddenForLongIsAnError(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
+	for name, c := range map[string]struct {
+		fail func(since time.Duration) error
+		want time.Duration
+		is   error
+	}{
+		"while the API server starts": {func(since time.Duration) error {
+			if since < 14*time.Second {
+				return forbidden
+			}
+			return nil
+		}, 14 * time.Second, nil},
+		"for good": {func(time.Duration) error { return forbidden }, 15 * time.Second, forbidden},
+		"once more after another failure": {func(since time.Duration) error {
+			switch {
+			case since < 10*time.Second:
+				return forbidden
+			case since < 11*time.Second:
+				return errUnreachable
+			case since < 21*time.Second:
+				return forbidden
+			}
+			return nil
+		}, 21 * time.Second, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inStandby(t, func(s *standby) {
+				source, begin := cache.ToListerWatcherWithContext(s.cache.Source), time.Now()
+				s.cache.Source = &cache.ListWatch{
+					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+						if err := c.fail(time.Since(begin)); err != nil {
+							return nil, err
+						}
+						return source.ListWithContext(ctx, o)
+					},
+					WatchFuncWithContext: source.WatchWithContext,
+				}
+				err := fresh.Wait(s.t.Context(), s.cache)
+				assert.Equal(s.t, c.want, time.Since(begin))
+				require.ErrorIs(s.t, err, c.is)
+				if c.is != nil {
+					assert.ErrorContains(s.t, err, "fresh: list configmaps: ")
+				}
+			})
+		})
+	}
 }
+
+var errUnreachable = errors.New("connection refused")
 
 // An aggregated API server may have versions that are no numbers.
 func TestVersionsThatCannotBeComparedAreAnError(t *testing.T) {
