@@ -30,7 +30,7 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		case done:
 			return nil
 		case err == nil:
-			pause, c.lastError = firstPause, ""
+			pause, c.lastFailure = firstPause, ""
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -68,8 +68,18 @@ func (c *candidate) logError(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
 		return
 	}
-	if text := err.Error(); text != c.lastError && !isLostRace(err) {
-		c.lastError = text
+	if failure := failureOf(err); failure != c.lastFailure && !isLostRace(err) {
+		c.lastFailure = failure
 		c.config.log.Warn("request failed, retrying", zap.Error(err))
 	}
+}
+
+// failureOf returns what the errors of one failure have in common. That of a connection names a port,
+// which is another each time.
+func failureOf(err error) string {
+	var access *accessError
+	if errors.As(err, &access) && !kube.Stated(err) {
+		return access.Verb + " " + access.Resource
+	}
+	return err.Error()
 }

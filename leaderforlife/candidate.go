@@ -31,15 +31,15 @@ type candidate struct {
 	fence   probe.Probe
 
 	abilities
-	probed    bool                     // whether our Pod may be patched is known
-	wrote     bool                     // this call may have created the lock or labelled our Pod
-	owners    map[types.UID]podID      // owners of earlier locks, which may lead without a label
-	seen      *lock                    // the lock as last read
-	others    map[types.UID]*contender // as of the last reads and later events
-	nodes     map[string]nodeState     // of contenders
-	reported  []Waiting                // last reported reasons for waiting
-	last      step                     // of the previous round
-	lastError string                   // last logged error; empty after a success
+	probed      bool                     // whether our Pod may be patched is known
+	wrote       bool                     // this call may have created the lock or labelled our Pod
+	owners      map[types.UID]podID      // owners of earlier locks, which may lead without a label
+	seen        *lock                    // the lock as last read
+	others      map[types.UID]*contender // as of the last reads and later events
+	nodes       map[string]nodeState     // of contenders
+	reported    []Waiting                // last reported reasons for waiting
+	last        step                     // of the previous round
+	lastFailure string                   // last logged failure; empty after a success
 
 	rightsAsked bool // the log says which rights are missing, if it could be asked
 }

@@ -499,6 +499,18 @@ func TestLateLabelDoesNotMakeTwoLeaders(t *testing.T) {
 	})
 }
 
+func TestConnectionsThatAreResetAreSaidOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		var asked atomic.Int32
+		a.filter(func(http.RoundTripper, *http.Request) (*http.Response, error) { return nil, reset(asked.Add(1)) })
+		a.start(w)
+		time.Sleep(time.Hour)
+		assert.Greater(t, asked.Load(), int32(100))
+		assert.Equal(t, 1, a.logs.FilterMessage("request failed, retrying").Len())
+	})
+}
+
 func TestRequestWithoutAnAnswerIsGivenUp(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.process(w.pod("a"))

@@ -110,7 +110,7 @@ func (c *candidate) inspect(ctx context.Context, s *contender) error {
 			return err
 		})
 		if err != nil {
-			c.sayOnce("the Fence failed: "+err.Error(), zap.String("pod", s.name))
+			c.sayOnce("the Fence failed for Pod "+s.name, zap.Error(err))
 		}
 		s.fenced = err == nil && fenced // in this order: an abandoned call may still write fenced
 	}

@@ -3,7 +3,9 @@ package leaderforlife_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,10 +169,36 @@ func TestFence(t *testing.T) {
 		assert.InDelta(t, 12, asks, 3, "every poll interval")
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"a"}, w.leaders(), "an error proves nothing")
-		assert.Len(t, b.logs.FilterMessageSnippet("the Fence failed: no connection to the power supply").All(), 1)
+		said := b.logs.FilterMessage("the Fence failed for Pod a").All()
+		require.Len(t, said, 1)
+		assert.Equal(t, "no connection to the power supply", said[0].ContextMap()["error"])
 		f.set("a", nil)
 		time.Sleep(6 * time.Second)
 		require.Equal(t, []string{"a", "b"}, w.leaders())
+	})
+}
+
+// reset is the error of a connection, which has a port of its own each time.
+func reset(port int32) error {
+	return fmt.Errorf("read tcp 10.0.0.7:%d->10.0.9.1:443: read: connection reset by peer", 32768+port)
+}
+
+// unreachable is a Fence whose device does not answer.
+type unreachable struct{ asked atomic.Int32 }
+
+func (u *unreachable) Ended(context.Context, *corev1.Pod) (bool, error) {
+	return false, reset(u.asked.Add(1))
+}
+
+func TestFenceThatCannotConnectIsSaidOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		u := &unreachable{}
+		b := w.start(w.pod("b"), leader.WithFence(u))
+		time.Sleep(time.Hour)
+		assert.Greater(t, u.asked.Load(), int32(100))
+		assert.Equal(t, 1, b.logs.FilterMessageSnippet("the Fence failed").Len())
 	})
 }
 
