@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -32,6 +33,12 @@ import (
 
 // defaultReturnWithin is the default of ReturnWithin for claimed names.
 const defaultReturnWithin = 30 * time.Second
+
+// An ordinal has up to 5 digits. The longest name of a ring leaves room for them.
+const (
+	ordinalDigits = 5
+	maxClaimRing  = validation.LabelValueMaxLength - len("-") - ordinalDigits
+)
 
 // ClaimOrdinal is [New] for Pods whose names do not outlive a rollout, such as those of a
 // Deployment. The shard takes the first free name of <ring>-0, <ring>-1, …: a new Pod continues
@@ -49,10 +56,10 @@ const defaultReturnWithin = 30 * time.Second
 // It never takes a Lease that was not released, however old: only a sharder does. If several Pods
 // claim one name, one of them gets it.
 //
-// config.Identity must be empty. Set PodUID: without it, a restarted container that has not
-// released its Lease takes another name, and its objects move. The default of ReturnWithin is 30 s;
-// the objects of a shard that is not replaced wait that long. The Lease has the hostname in an
-// annotation.
+// config.Identity must be empty, and config.Ring at most 57 characters long: ordinals have up to 5
+// digits. Set PodUID: without it, a restarted container that has not released its Lease takes another
+// name, and its objects move. The default of ReturnWithin is 30 s; the objects of a shard that is not
+// replaced wait that long. The Lease has the hostname in an annotation.
 //
 // ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended,
 // or if the API server has refused a required request for a whole LeaseDuration. Its client also
@@ -68,6 +75,11 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	if config.Identity != "" {
 		return nil, fmt.Errorf("shardlease: Identity: must be empty, because a name is claimed (got %q)",
 			config.Identity)
+	}
+	if len(config.Ring) > maxClaimRing {
+		return nil, fmt.Errorf("shardlease: Ring: must be at most %d characters, because a name is claimed: "+
+			"<ring>-<ordinal>, with up to %d digits, fits in %d (got %q)",
+			maxClaimRing, ordinalDigits, validation.LabelValueMaxLength, config.Ring)
 	}
 	var err error
 	if config.pod, err = os.Hostname(); err != nil {
@@ -258,7 +270,7 @@ func ordinalOf(name, ring string) (ordinal int, ok bool) {
 		return 0, false
 	}
 	ordinal, err := strconv.Atoi(digits)
-	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == digits
+	return ordinal, err == nil && ordinal >= 0 && strconv.Itoa(ordinal) == digits && len(digits) <= ordinalDigits
 }
 
 // takeOneOf takes the first name that is still free.

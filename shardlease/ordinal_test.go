@@ -442,6 +442,24 @@ func TestBadClaim(t *testing.T) {
 	require.ErrorContains(t, err, "Ring")
 }
 
+// A name fits for every replica, not only for the first ones.
+func TestRingOfAClaimLeavesRoomForTheOrdinal(t *testing.T) {
+	ring := strings.Repeat("r", 57)
+	client := fake.NewClientset()
+	_, err := shardlease.New(client, shardlease.Config{Namespace: "ns", Ring: ring, Identity: ring + "-99999"})
+	require.NoError(t, err)
+	claimed, err := shardlease.ClaimOrdinal(t.Context(), client, shardlease.Config{Namespace: "ns", Ring: ring})
+	require.NoError(t, err)
+	assert.Equal(t, ring+"-0", claimed.Identity())
+	over, end := context.WithCancel(t.Context())
+	end()
+	require.NoError(t, claimed.Run(over, func(context.Context) error { return nil }))
+
+	_, err = shardlease.ClaimOrdinal(t.Context(), client, shardlease.Config{Namespace: "ns", Ring: ring + "r"})
+	require.EqualError(t, err, `shardlease: Ring: must be at most 57 characters, because a name is claimed: `+
+		`<ring>-<ordinal>, with up to 5 digits, fits in 63 (got "`+ring+`r")`)
+}
+
 // TestWhoIsLeavingSaysSoAtOnce looks at the Lease of a shard whose work takes longer to stop than a
 // renewal.
 func TestWhoIsLeavingSaysSoAtOnce(t *testing.T) {
