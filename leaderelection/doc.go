@@ -187,8 +187,8 @@
 //
 //	create       until the Lease exists; cannot be restricted to a name
 //	get, update  required; may be restricted by resourceNames
-//	watch        optional, may be restricted by resourceNames; without it candidates poll every R and log it once,
-//	             and leaders learn of a loss from their next renewal
+//	watch        optional, may be restricted by resourceNames; without it candidates poll every R, leaders learn
+//	             of a loss from their next renewal, and both log it once
 //
 // With [Config].PodUID: watch on pods, in the same namespace; without it, the leader's Pod is not
 // watched, which is logged once.

@@ -65,9 +65,8 @@ type Candidate struct {
 	last        *Holder           // of the latest term
 	before      handover.Versions // what was written before the term that it last tried to begin
 
-	watchRefusals  int           // how often in a row watching was forbidden
-	watchRefusedAt clock.Reading // when it was last refused
-	watchBackoff   time.Duration // how long to wait from then, before asking again
+	watchRefusedAt clock.Reading // when watching was last forbidden
+	watchBackoff   time.Duration // how long to wait from then, before asking again; zero: it is not forbidden
 }
 
 // maxWatchBackoff bounds how long a candidate polls after a refused watch before it tries to watch
@@ -211,24 +210,18 @@ func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <
 // watch opens a watch, or returns a nil channel if that fails or was refused recently.
 func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	nothing := func() {}
-	if c.watchRefusals > 0 && c.config.Clock.Now().SinceAtLeast(c.watchRefusedAt) < c.watchBackoff {
+	if c.watchBackoff > 0 && c.config.Clock.Now().SinceAtLeast(c.watchRefusedAt) < c.watchBackoff {
 		return nil, nothing
 	}
 	interval := c.config.Timing.RenewInterval()
 	w, err := c.store.Watch(ctx, "", interval)
 	if err == nil {
-		c.watchRefusals, c.watchBackoff = 0, 0
+		c.watchBackoff = 0
 		return w.ResultChan(), w.Stop
 	}
 	if kube.RoleMissing(err) {
-		c.watchRefusals++
 		c.watchRefusedAt = c.config.Clock.Now()
 		c.watchBackoff = min(max(2*c.watchBackoff, interval), maxWatchBackoff)
-		if c.watchRefusals == 2 { // an API server that is starting refuses everything for a moment
-			c.config.Log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle "+
-				"candidates send requests",
-				zap.Duration("interval", interval), zap.Error(err))
-		}
 	}
 	return nil, nothing
 }

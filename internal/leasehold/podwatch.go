@@ -37,6 +37,7 @@ type Witness struct {
 	stop    context.CancelFunc
 	joined  sync.WaitGroup
 	refused sync.Once // was logged
+	failed  sync.Once // was logged
 
 	mu     sync.Mutex
 	vigils map[types.NamespacedName]vigil
@@ -103,6 +104,8 @@ func (w *Witness) attend(ctx context.Context, n lease.PodProcess) {
 			})
 		case err == nil: // a watch that has lasted
 			pause = backoff(w.timing)
+		case ctx.Err() == nil:
+			w.failed.Do(func() { w.log.Info("a watch of a holder's Pod failed, will be tried again", zap.Error(err)) })
 		}
 		if !w.sleep(ctx, delay) {
 			return

@@ -190,6 +190,21 @@ func TestWitnessGoesOnAfterFaults(t *testing.T) {
 	})
 }
 
+// Something between answers for the API server.
+func TestAWatchOfAPodThatFailsIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := logtest.New(zap.DebugLevel)
+		s := newScene(t, zap.New(core))
+		defer s.witness.Close()
+		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		s.see(t)
+		time.Sleep(time.Hour)
+		said := logs.FilterMessage("a watch of a holder's Pod failed, will be tried again").All()
+		require.Len(t, said, 1)
+		assert.Contains(t, said[0].ContextMap()["error"], "watch Pod ns/p")
+	})
+}
+
 // TestWitnessWithoutTheRightIsSilent logs the refusal once, for all leases.
 func TestWitnessWithoutTheRightIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 var leases = coordinationv1.Resource("leases")
 
 // Store reads and writes one Lease. Each request has a timeout; none is retried here. It is not for
-// concurrent use, except for a Watch beside the other methods.
+// concurrent use, except for one Watch beside the other methods.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
@@ -33,6 +33,7 @@ type Store struct {
 	failing map[string]bool    // verbs whose failure was logged, until they succeed
 	refused map[string]refusal // verbs that RBAC refuses, until it does not
 	gap     time.Duration      // refusals farther apart are separate streaks
+	watches watchLog
 }
 
 // refusal is a streak of requests that RBAC refused.
@@ -156,18 +157,51 @@ func (s *Store) Forgive() { clear(s.refused) }
 
 // Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
-// Stop to end it.
+// Stop to end it. It logs the first failure, and the end of the failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
-	w, err := kube.Watch(own(ctx), s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
+	observing, answers := observed(own(ctx))
+	w, err := kube.Watch(observing, s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
 		return s.client.Watch(ctx, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
 			ResourceVersion: after,
 		})
 	})
-	if err != nil {
-		return nil, &AccessError{"watch", s.Name, err}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = answers.explain(err)
 	}
-	return w, nil
+	if err != nil {
+		err = &AccessError{"watch", s.Name, err}
+	}
+	if ctx.Err() == nil {
+		s.watches.note(err, s.log)
+	}
+	return w, err
+}
+
+// watchLog is what was said of a store's watches.
+type watchLog struct {
+	refusals int // in a row
+	failing  bool
+}
+
+// note logs the outcome of a watch that was to be opened, if it is news. One refusal is none: an API
+// server that is starting refuses everything for a moment.
+func (w *watchLog) note(err error, log *zap.Logger) {
+	if !kube.RoleMissing(err) {
+		w.refusals = 0
+	} else if w.refusals++; w.refusals != 2 {
+		return
+	}
+	switch {
+	case w.refusals > 0:
+		log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates "+
+			"send requests", zap.Error(err))
+	case err != nil && !w.failing:
+		log.Warn("request failed, will be tried again", zap.Error(err))
+	case err == nil && w.failing:
+		log.Info("request succeeds again", zap.String("verb", "watch"))
+	}
+	w.failing = err != nil && w.refusals == 0
 }
 
 // recordOf returns the version in an event, also the last version of a deleted Lease. ok is false

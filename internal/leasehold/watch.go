@@ -21,7 +21,7 @@ func (h *Holder) watchLease(ctx context.Context) {
 		switch useful, err := h.follow(ctx); {
 		case useful:
 			pause = backoff(h.config.Timing)
-		case kube.RoleMissing(err): // logged by the candidate
+		case kube.RoleMissing(err):
 			delay = maxWatchBackoff
 		}
 		timer := h.config.Clock.NewTimer(delay)
