@@ -24,6 +24,14 @@ func AsSent(l, stored *coordinationv1.Lease, err error) (*coordinationv1.Lease, 
 	return stored, nil
 }
 
+// ChangesTo names the fields of the spec that differ in a later version, with both values.
+func (r Record) ChangesTo(later Record) string {
+	if r.lease == nil || later.lease == nil {
+		return ""
+	}
+	return strings.Join(specDifferences(r.lease.Spec, later.lease.Spec), ", ")
+}
+
 // specDifferences names the fields that differ, with both values.
 func specDifferences(sent, stored coordinationv1.LeaseSpec) []string {
 	var differences []string

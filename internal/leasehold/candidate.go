@@ -64,6 +64,7 @@ type Candidate struct {
 	witness     *Witness          // of Wait; nil outside of it
 	last        *Holder           // of the latest term
 	before      handover.Versions // what was written before the term that it last tried to begin
+	farLonger   time.Duration     // the last duration that was logged because it is so long
 
 	watchRefusedAt clock.Reading // when watching was last forbidden
 	watchBackoff   time.Duration // how long to wait from then, before asking again; zero: it is not forbidden
@@ -254,6 +255,18 @@ func (c *Candidate) see(r lease.Record) {
 	c.config.OnHolder(r)
 	if c.witness != nil {
 		c.witness.See(c.config.Lease, r)
+	}
+	c.sayFarLonger(r)
+}
+
+// sayFarLonger logs a duration that may be a mistake of somebody who has edited the Lease. It is waited
+// for: a holder may have it.
+func (c *Candidate) sayFarLonger(r lease.Record) {
+	if d := r.Duration(); d > 10*c.config.Timing.Duration && d != c.farLonger {
+		c.farLonger = d
+		c.config.Log.Warn("waiting for a far longer lease duration than that of this process",
+			zap.String("holder", r.Holder()), zap.Int64("spec.leaseDurationSeconds", int64(d/time.Second)),
+			zap.Duration("own", c.config.Timing.Duration))
 	}
 }
 

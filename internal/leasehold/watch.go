@@ -90,6 +90,8 @@ func (h *Holder) lostTo(r lease.Record) error {
 	default:
 		if err := errors.Join(h.altered(r), h.config.Variant.WhyUnfit(r)); err != nil {
 			cause = fmt.Errorf("%w: %w", lease.ErrTaken, err)
+		} else if changes := h.latestRecord().ChangesTo(r); changes != "" && r.Holder() == h.config.Identity {
+			cause = fmt.Errorf("%w: %s", lease.ErrTaken, changes) // the holder does not say what has happened
 		}
 	}
 	h.lose(cause, r.Holder()) // before OnHolder, which may take time
