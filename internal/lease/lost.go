@@ -3,6 +3,7 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -39,11 +40,17 @@ type LostError struct {
 
 // Error is one line for a log.
 func (e *LostError) Error() string {
-	if errors.Is(e.Err, ErrUnfinished) { // the work's own error: the lease itself is in order
-		return fmt.Sprintf("lease %s is not released: %v", e.Lease, e.Err)
+	reason := strings.ReplaceAll(e.Err.Error(), "\n", "; ") // joined errors, and those of others
+	renewed := fmt.Sprintf("last renewed at %s, %v ago", e.RenewedAt.UTC().Format(time.RFC3339),
+		e.Age.Round(time.Millisecond))
+	switch {
+	case errors.Is(e.Err, ErrUnfinished): // the work's own error: the lease itself is in order
+		return fmt.Sprintf("lease %s is not released: %s", e.Lease, reason)
+	case errors.Is(e.Err, ErrSteppedDown) && !errors.Is(e.Err, ErrDeadline): // not that of another lease
+		return fmt.Sprintf("lease %s is not lost yet by %q: %s (%s)", e.Lease, e.Identity, reason, renewed)
 	}
-	return fmt.Sprintf("lease %s lost by %q: %v (last known holder %q; last renewed at %s, %v ago)",
-		e.Lease, e.Identity, e.Err, e.Holder, e.RenewedAt.UTC().Format(time.RFC3339), e.Age.Round(time.Millisecond))
+	return fmt.Sprintf("lease %s lost by %q: %s (last known holder %q; %s)", e.Lease, e.Identity, reason, e.Holder,
+		renewed)
 }
 
 // Unwrap returns ErrLost and the reason.
