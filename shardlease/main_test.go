@@ -11,5 +11,8 @@ func TestMain(m *testing.M) {
 	if part := os.Getenv(panicEnv); part != "" {
 		panicIn(part)
 	}
+	if os.Getenv(latecomerEnv) != "" {
+		claimLate()
+	}
 	goleak.VerifyTestMain(m)
 }

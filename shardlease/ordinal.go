@@ -93,6 +93,7 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	if err != nil {
 		return nil, err
 	}
+	config.Supervisor.Forget(first.config.lease())
 	c.config, c.given.killer = first.config, first.config.killer
 	return c.claim(ctx)
 }
@@ -309,15 +310,21 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 			err = nil
 			fallthrough
 		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:
-			l.yieldName()
+			l.giveUp()
 			return nil, err
 		case isDenied(err): // another name may be free before this one
 			c.denied[name] = c.config.Clock.Now()
-			l.yieldName()
+			l.giveUp()
 			return nil, nil
 		}
 		c.sleep(ctx, pause.Step()) // then read whether the request has taken the name
 	}
+}
+
+// giveUp leaves nothing of a claim that has failed.
+func (l *Lease) giveUp() {
+	l.yieldName()
+	l.config.Supervisor.Forget(l.config.lease())
 }
 
 // isDenied reports whether the API server, or a policy or webhook, has refused to write: then nothing

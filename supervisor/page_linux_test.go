@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -88,7 +89,7 @@ func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 
 func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	p := &page{}
-	s := &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
 	entry := Entry{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Process: "mark", Timing: lease.Timing{}.WithDefaults(),
 		MinUptime: time.Minute,
@@ -117,9 +118,37 @@ func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	assert.Empty(t, p.held())
 }
 
+// A process that claims one of many names tries more of them than the memory has places for.
+func TestPlaceOfAForgottenLeaseIsUsedAgain(t *testing.T) {
+	p := &page{}
+	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
+	client := s.Client(&rest.Config{})
+	open := func(name string) lease.Ledger {
+		l, err := client.Ledger(Entry{Lease: types.NamespacedName{Name: name}, Process: name}, zap.NewNop())
+		require.NoError(t, err)
+		return l
+	}
+	held := open("held")
+	held.Hold(1, 2, true)
+	for n := range 2 * len(p.slots) {
+		name := fmt.Sprint("tried ", n)
+		open(name)
+		client.Forget(types.NamespacedName{Name: name})
+	}
+	assert.Equal(t, int32(2), p.used.Load())
+
+	open("held") // by another elector of the same lease
+	client.Forget(types.NamespacedName{Name: "held"})
+	open("next").Hold(3, 4, true)
+	assert.Len(t, p.held(), 2, "it is in use")
+	client.Forget(types.NamespacedName{Name: "unknown"})
+	(*Client)(nil).Forget(types.NamespacedName{Name: "held"})
+	(&Supervisor{why: "of a reason"}).Client(nil).Forget(types.NamespacedName{Name: "held"})
+}
+
 func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	p := &page{}
-	s := &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
 	_, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Ledger(Entry{}, zap.NewNop())
 	assert.ErrorContains(t, err, "config: credentials must fit in")
 	for n := range len(p.slots) {

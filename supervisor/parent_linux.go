@@ -26,7 +26,7 @@ func start() *Supervisor {
 		if err != nil {
 			return &Supervisor{why: err.Error()}
 		}
-		return &Supervisor{page: p, slots: map[types.NamespacedName]*slot{}}
+		return &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
 	}
 	p, file, err := newPage()
 	if err != nil {

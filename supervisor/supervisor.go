@@ -19,7 +19,14 @@ type Supervisor struct {
 	why  string // there is none
 
 	mu    sync.Mutex
-	slots map[types.NamespacedName]*slot
+	slots map[types.NamespacedName]*openSlot
+	spare []*slot // of forgotten leases
+}
+
+// openSlot is the slot of a lease, with the number of times that it was asked for.
+type openSlot struct {
+	*slot
+	users int
 }
 
 // Start moves the program to a child process and supervises it. It returns in the child. Call it
@@ -88,15 +95,46 @@ func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, known := s.slots[e.Lease]
-	if !known {
-		if l, err = s.page.open(); err != nil {
+	l := s.slots[e.Lease]
+	if l == nil {
+		l = &openSlot{}
+		if l.slot, err = s.open(); err != nil {
 			return nil, fmt.Errorf("supervisor: %w", err)
 		}
 		s.slots[e.Lease] = l
 	}
+	l.users++
 	if err := l.describe(description{e, credentials}); err != nil {
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
-	return l, nil
+	return l.slot, nil
+}
+
+// open returns a slot that is not in use. The caller holds mu.
+func (s *Supervisor) open() (*slot, error) {
+	if n := len(s.spare) - 1; n >= 0 {
+		l := s.spare[n]
+		s.spare = s.spare[:n]
+		return l, nil
+	}
+	return s.page.open()
+}
+
+// Forget undoes one call of Ledger for a lease that this process has not held, and will not hold by
+// that ledger. It is for the packages of this module.
+func (c *Client) Forget(name types.NamespacedName) {
+	if c == nil || c.supervisor == nil {
+		return
+	}
+	s := c.supervisor
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.slots[name]
+	if l == nil {
+		return
+	}
+	if l.users--; l.users == 0 {
+		delete(s.slots, name)
+		s.spare = append(s.spare, l.slot)
+	}
 }
