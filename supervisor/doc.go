@@ -24,6 +24,10 @@
 //     the API server has given it up, and a Margin;
 //  3. reads the Lease. If its last writer is the child, it empties it, by one conditional write.
 //
+// If that fails, it tries again for a Margin and a renew interval, 6 s by default. Then it ends, because
+// the restart of the container waits for it (TestReleaseOfAnOrphanIsGivenUp in package
+// internal/leasehold). A signal does not end it sooner: a container that is to stop should release, too.
+//
 // After the deadline of the child's term it does the first only, and the Lease expires by itself.
 //
 // # Guaranteed
@@ -41,7 +45,7 @@
 //   - A record of another process, or of another term, is never changed, however late the parent
 //     reads or writes (TestSimulatedSupervisors).
 //   - The child does not outlive the parent: the kernel kills it (TestChildDiesWithItsSupervisor).
-//   - A parent that is stopped, killed, or without a network makes nothing slower than it is without
+//   - With a parent that is stopped, killed, or without a network, a successor is as fast as without
 //     one: the Lease expires (TestSimulatedSupervisors).
 //
 // # Not guaranteed

@@ -50,3 +50,10 @@ func (o Orphan) FreeAt(died time.Duration) (time.Duration, error) {
 	}
 	return free, nil
 }
+
+// GiveUpAt returns when a release that begins now is not tried any more: after a Margin and a renew
+// interval, which the first request may take without an answer, and at the end of the term at the
+// latest. A later release would gain little, and the restart of the process waits for it.
+func (o Orphan) GiveUpAt(now time.Duration) time.Duration {
+	return min(o.Until, now+o.Timing.Margin+o.Timing.RenewInterval())
+}

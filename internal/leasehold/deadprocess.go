@@ -16,8 +16,9 @@ import (
 
 // ReleaseOrphan empties the record with the mark of a release, if it is still one of the process.
 // died is when all of its processes had ended, by the ledger's clock, which now reads. It returns
-// the error of ctx, one of [lease.Orphan.FreeAt], or [lease.ErrTaken] if the record is not of the
-// process.
+// the error of ctx, one of [lease.Orphan.FreeAt], [lease.ErrTaken] if the record is not of the process,
+// or that of the last request before [lease.Orphan.GiveUpAt]: a container whose process has died is
+// restarted only when its supervisor has ended.
 func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Clock, now func() time.Duration,
 	died time.Duration,
 ) error {
@@ -28,9 +29,9 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	if err := sleepUntil(ctx, c, now, free); err != nil {
 		return err
 	}
-	pause, last := backoff(o.Timing), error(nil)
-	for now() < o.Until {
-		last = store.release(ctx, o.Process, min(o.Timing.RenewInterval(), o.Until-now()), c.Now().Wall)
+	end, pause, last := o.GiveUpAt(now()), backoff(o.Timing), lease.ErrTooLate
+	for now() < end {
+		last = store.release(ctx, o.Process, min(o.Timing.RenewInterval(), end-now()), c.Now().Wall)
 		if last == nil || errors.Is(last, lease.ErrTaken) {
 			return last
 		}
@@ -38,7 +39,7 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 			return err
 		}
 	}
-	return errors.Join(lease.ErrTooLate, last)
+	return last
 }
 
 // release reads the record and empties it if the process holds the lease. If a late renewal of the

@@ -202,14 +202,30 @@ func TestReleaseOfAnOrphanIsTriedAgain(t *testing.T) {
 			Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 		require.NoError(t, o.release(t))
 		assert.True(t, o.record(t).Released())
-
-		o = newOrphanage(t)
-		client = o.server.Client("supervisor without a network")
-		client.Inject(apisim.Faults{Refuse: apisim.Always})
-		o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
-			Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
-		begin := time.Now()
-		assert.ErrorIs(t, o.release(t), lease.ErrTooLate)
-		assert.InDelta(t, 7*time.Second, time.Since(begin), float64(2*time.Second), "until the term is over")
 	})
+}
+
+// The parent ends only then, and the container is not restarted before.
+func TestReleaseOfAnOrphanIsGivenUp(t *testing.T) {
+	for name, until := range map[string]time.Duration{
+		"long before the term is over": 85 * time.Second,
+		"when the term is over":        77 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOrphanage(t)
+				o.orphan.Until = until
+				client := o.server.Client("supervisor without a network")
+				client.Inject(apisim.Faults{Refuse: apisim.Always})
+				o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
+					Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+				begin := time.Now()
+				err := o.release(t)
+				bound := min(o.orphan.Timing.Margin+o.orphan.Timing.RenewInterval(), until-o.died)
+				assert.GreaterOrEqual(t, time.Since(begin), bound)
+				assert.Less(t, time.Since(begin), bound+time.Second, "and the last pause")
+				assert.Regexp(t, "^get Lease ns/l: no answer within .*s$", err)
+			})
+		})
+	}
 }
