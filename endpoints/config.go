@@ -165,7 +165,7 @@ func (c Config) validate() error {
 	if c.Settings != "" {
 		review.Value("Settings", c.Settings, validation.IsDNS1123Subdomain(c.Settings))
 	}
-	review.NotNegative("WithdrawTimeout", c.WithdrawTimeout)
+	review.Duration("WithdrawTimeout", c.WithdrawTimeout)
 	return review.Err()
 }
 

@@ -50,8 +50,8 @@ type Config struct {
 
 	// Margin (M) is how long before the end of LeaseDuration a leader that cannot renew has
 	// stopped. It covers the difference in rate of two machines' clocks over LeaseDuration, and the
-	// time until work notices. At least a second must remain between renewals: (D - M) / (n + 1) >=
-	// 1 s. Default: a fifth of LeaseDuration.
+	// time until work notices. At least 200 ms: the process may take 100 ms to end. At least a second
+	// must remain between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of LeaseDuration.
 	Margin time.Duration
 
 	// ReleaseTimeout bounds how long the lead function may run after Run's context has ended. After
@@ -190,7 +190,7 @@ func (c Config) validate() error {
 	review.Value("PodUID", c.PodUID, identityProblems(c.PodUID))
 	review.Value("PodName", c.PodName, leasehold.PodNameProblems(c.PodName))
 	review.Add(c.timing().Validate()...)
-	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
 	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
 	return review.Err()
 }

@@ -69,6 +69,15 @@ func TestBadConfig(t *testing.T) {
 		},
 		{"negative margin", func(c *leaderelection.Config) { c.Margin = -1 }, []string{"Margin: ", "positive", "-1ns"}},
 		{
+			"margin without a unit", func(c *leaderelection.Config) { c.Margin = 3 },
+			[]string{"Margin: ", "at least 200ms", "(got 3ns)"},
+		},
+		{
+			"margin that the end of the process does not fit in",
+			func(c *leaderelection.Config) { c.Margin = 199 * time.Millisecond },
+			[]string{"Margin: ", "at least 200ms", "(got 199ms)"},
+		},
+		{
 			"margin as long as the lease", func(c *leaderelection.Config) { c.Margin = 15 * time.Second },
 			[]string{"Margin: ", "less than LeaseDuration 15s", "(got 15s)"},
 		},
@@ -119,6 +128,14 @@ func TestBadConfig(t *testing.T) {
 		{
 			"negative release timeout", func(c *leaderelection.Config) { c.ReleaseTimeout = -time.Minute },
 			[]string{"ReleaseTimeout: ", "negative", "-1m0s"},
+		},
+		{
+			"release timeout without a unit", func(c *leaderelection.Config) { c.ReleaseTimeout = 20 },
+			[]string{"ReleaseTimeout: ", "0 or at least 1ms", "(got 20ns)"},
+		},
+		{
+			"step-down without a unit", func(c *leaderelection.Config) { c.StepDown = 3 },
+			[]string{"StepDown: ", "0 or at least 1ms", "(got 3ns)"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,8 +66,8 @@ type Config struct {
 	MissedRenewals int
 
 	// Margin (M) is how long before the end of LeaseDuration a shard that cannot renew has stopped.
-	// At least a second must remain between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of
-	// LeaseDuration.
+	// At least 200 ms. At least a second must remain between renewals: (D - M) / (n + 1) >= 1 s.
+	// Default: a fifth of LeaseDuration.
 	Margin time.Duration
 
 	// ReleaseTimeout bounds how long work, and the functions of [Lease.AddReleaseGate], may run
@@ -199,7 +199,7 @@ func (c Config) validate() error {
 	if c.LeaseDuration > MaxLeaseDuration {
 		review.Add(fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
 	}
-	review.NotNegative("ReleaseTimeout", c.ReleaseTimeout)
+	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
 	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
 	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,

@@ -100,6 +100,18 @@ func TestBadConfig(t *testing.T) {
 			"negative release timeout", func(c *shardlease.Config) { c.ReleaseTimeout = -time.Minute },
 			[]string{"ReleaseTimeout: ", "negative", "-1m0s"},
 		},
+		{
+			"margin without a unit", func(c *shardlease.Config) { c.Margin = 3 },
+			[]string{"Margin: ", "at least 200ms", "(got 3ns)"},
+		},
+		{
+			"release timeout without a unit", func(c *shardlease.Config) { c.ReleaseTimeout = 20 },
+			[]string{"ReleaseTimeout: ", "0 or at least 1ms", "(got 20ns)"},
+		},
+		{
+			"step-down without a unit", func(c *shardlease.Config) { c.StepDown = 3 },
+			[]string{"StepDown: ", "0 or at least 1ms", "(got 3ns)"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := shardlease.Config{Namespace: "ns", Ring: "r", Identity: "a"}

@@ -28,6 +28,10 @@ const (
 	minRenewInterval      = time.Second
 )
 
+// minMargin is twice the 100 ms that hooks and the log may take at the deadline before the process
+// ends: the kernel's timer fires after half a margin.
+const minMargin = 200 * time.Millisecond
+
 // WithDefaults returns t with defaults for its zero fields.
 func (t Timing) WithDefaults() Timing {
 	if t.Duration == 0 {
@@ -47,6 +51,9 @@ func (t Timing) WithDefaults() Timing {
 func (t Timing) ValidateStepDown(d time.Duration) []error {
 	if len(t.Validate()) > 0 {
 		return nil
+	}
+	if tooShort(d) {
+		return []error{fmt.Errorf("StepDown: %s (got %v)", unitRule, d)}
 	}
 	longest := max(0, time.Duration(t.MissedRenewals-1)*t.RenewInterval())
 	if d < 0 || d > longest {
@@ -74,6 +81,8 @@ func (t Timing) Validate() []error {
 	switch {
 	case t.Margin <= 0:
 		bad("Margin", "must be positive", t.Margin)
+	case t.Margin < minMargin:
+		bad("Margin", fmt.Sprintf("must be at least %v, which a process may need to end", minMargin), t.Margin)
 	case t.Margin >= t.Duration:
 		bad("Margin", fmt.Sprintf("must be less than LeaseDuration %v", t.Duration), t.Margin)
 	}

@@ -19,12 +19,21 @@ func (r *Review) Value(field, value string, problems []string) {
 	}
 }
 
-// NotNegative adds a problem if a duration is negative.
-func (r *Review) NotNegative(field string, d time.Duration) {
-	if d < 0 {
+// Duration adds a problem if a duration that may be zero is negative, or so short that its unit was
+// forgotten.
+func (r *Review) Duration(field string, d time.Duration) {
+	switch {
+	case d < 0:
 		r.Add(fmt.Errorf("%s: must not be negative (got %v)", field, d))
+	case tooShort(d):
+		r.Add(fmt.Errorf("%s: %s (got %v)", field, unitRule, d))
 	}
 }
+
+const unitRule = "must be 0 or at least 1ms: a number without a unit is in nanoseconds"
+
+// tooShort reports whether the unit of a duration was forgotten.
+func tooShort(d time.Duration) bool { return 0 < d && d < time.Millisecond }
 
 // Add adds errors of the form "field: rule (got value)".
 func (r *Review) Add(errs ...error) {

@@ -63,7 +63,7 @@ func NewTracker(c Config) (*Tracker, error) {
 		review.Add(fmt.Errorf("LeaseDuration: must be whole seconds, from %v to %v (got %v)",
 			minLeaseDuration, shardlease.MaxLeaseDuration, c.LeaseDuration))
 	}
-	review.NotNegative("GCPeriod", c.GCPeriod)
+	review.Duration("GCPeriod", c.GCPeriod)
 	if err := review.Err(); err != nil {
 		return nil, err
 	}
