@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -459,6 +460,24 @@ func TestAChildThatGetsAnotherRootIsLetGoOfAfterTheRequestsOfWork(t *testing.T) 
 		assert.Empty(t, r.hooks())
 		late.open = false
 		time.Sleep(2 * misplacedInterval)
+		assert.Equal(t, []string{"bounce p"}, r.hooks())
+	})
+}
+
+// Others change the child all the time.
+func TestAChildThatChangesOftenIsSentBackAllTheSame(t *testing.T) {
+	inFamily(t, func(t *testing.T, r *replica) {
+		r.raise(0)
+		theirs := r.create("theirs")
+		theirs = r.set("theirs", "b", false,
+			&protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
+		r.bear(theirs, "p", "a")
+		for n := range 20 {
+			_, err := r.admin.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n), metav1.PatchOptions{})
+			require.NoError(t, err)
+			time.Sleep(3 * misplacedInterval / 20)
+		}
 		assert.Equal(t, []string{"bounce p"}, r.hooks())
 	})
 }

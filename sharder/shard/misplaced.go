@@ -28,10 +28,10 @@ const (
 
 // suspicion is about a child that may carry this shard's label by mistake.
 type suspicion struct {
-	version string // of the child
-	due     time.Time
-	since   time.Time // when work on it was found that has to end; zero: none was
-	said    bool      // that a request has failed
+	root  protocol.Address // that the child has now
+	due   time.Time
+	since time.Time // when work on it was found that has to end; zero: none was
+	said  bool      // that a request has failed
 }
 
 // returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
@@ -64,8 +64,8 @@ func (i *informer) returnSuspects(
 		}
 		at := protocol.AddressOf(i.resource, o)
 		known, ok := before[at]
-		if !ok || known.version != o.GetResourceVersion() {
-			suspects[at] = suspicion{version: o.GetResourceVersion(), due: now}
+		if !ok || known.root != root {
+			suspects[at] = suspicion{root: root, due: now}
 			continue
 		}
 		suspects[at] = known
