@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -388,7 +389,7 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	}
 }
 
-// adopt gives some children to other roots.
+// adopt gives some children to other roots, unless a root is without a shard, or moves.
 func adopt(w *sim.World, r *rand.Rand) {
 	ctx, client := context.Background(), childrenOf(w)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -397,6 +398,12 @@ func adopt(w *sim.World, r *rand.Rand) {
 	}
 	roots, err := objectsOf(w).List(ctx, metav1.ListOptions{LabelSelector: "user"})
 	if err != nil || len(roots.Items) == 0 {
+		return
+	}
+	shard, drain := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing)
+	if slices.ContainsFunc(roots.Items, func(root corev1.ConfigMap) bool {
+		return root.Labels[shard] == "" || root.Labels[drain] != ""
+	}) {
 		return
 	}
 	for _, i := range r.Perm(len(list.Items))[:(len(list.Items)+1)/2] {

@@ -83,8 +83,8 @@ func TestSimulatedAdoptions(t *testing.T) {
 		sim.WatchLag, sim.Compaction, sim.Interference, sim.Interference,
 	}
 	s.Interfere = func(w *sim.World, r *rand.Rand) {
-		populate(w, r)
 		adopt(w, r)
+		populate(w, r)
 	}
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
