@@ -81,5 +81,6 @@ func TestVolumeOfAPodThatIsDeletedByForceStays(t *testing.T) {
 	l.lose()
 	l.arena.forget("data-0")
 	l.eventually("the pod is gone", func() bool { return l.find("data-0") == nil })
-	l.never("no volume is taken from a node that may use it", 20*time.Second, func() bool { return !l.attached(attachment) })
+	l.never("no volume is taken from a node that may use it", 20*time.Second,
+		func() bool { return !l.attached(attachment) })
 }

@@ -58,7 +58,8 @@ func TestRollOutsBesideTheRealControllers(t *testing.T) {
 	}
 	f.requirePlaced("a", "b")
 	r.requirePodsPlaced()
-	f.requireScans(2) // one that has begun now, which finds the annotations of ReplicaSets that an undo has left on Deployments
+	// One that has begun now finds the annotations of ReplicaSets that an undo has left on Deployments.
+	f.requireScans(2)
 	f.requirePlaced("a", "b")
 	quiet := time.Now()
 	f.requireScans(3)
