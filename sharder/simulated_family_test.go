@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +35,7 @@ type births struct {
 	fresh *freshness
 	// holders are those of Leases.
 	holders map[string]string
+	moved   map[types.UID]time.Time // when roots got another record
 }
 
 type birth struct {
@@ -54,7 +54,7 @@ func birthsOf(w *sim.World) *births {
 	b, _ := w.State.LoadOrStore("births", &births{
 		staff: map[string]*sim.Process{},
 		alive: map[types.UID]birth{}, work: map[types.UID]map[*sim.Process]*shardlease.Term{}, fresh: newFreshness(),
-		holders: map[string]string{},
+		holders: map[string]string{}, moved: map[types.UID]time.Time{},
 	})
 	return b.(*births)
 }
@@ -75,10 +75,14 @@ func (b *births) see(c apisim.Change) {
 	if o.GetKind() == "Lease" {
 		b.holders[o.GetName()], _, _ = unstructured.NestedString(o.Content(), "spec", "holderIdentity")
 	}
+	label := api.ShardLabel(simulatedRing)
+	if c.After != nil && c.Before != nil &&
+		c.Before.GetAnnotations()[recordAnnotation] != c.After.GetAnnotations()[recordAnnotation] {
+		b.moved[o.GetUID()] = time.Now()
+	}
 	if o.GetKind() != "Pod" || owner == nil {
 		return
 	}
-	label := api.ShardLabel(simulatedRing)
 	known := b.alive[o.GetUID()]
 	switch {
 	case c.After == nil:
@@ -135,6 +139,14 @@ func (b *births) leaves(child birth, c apisim.Change) {
 				from, to, p.Name, child.root)
 		}()
 	}
+}
+
+// rests reports whether a root has been with its shard for longer than any work on a child takes. If it has
+// not, its child may have come with it while work on the child, as one of another root, went on.
+func (b *births) rests(root types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(b.moved[root]) > time.Minute
 }
 
 // begin records work on a root, or on a child of it, until end is called.
@@ -326,7 +338,11 @@ func childOf(root *corev1.ConfigMap) *corev1.Pod {
 func (b *brood) control(ctx context.Context) error {
 	return shard.RunController(ctx, b.shard, b.informer, 8, func(ctx context.Context, child *corev1.Pod) error {
 		root := metav1.GetControllerOf(child).UID
-		for _, key := range []types.UID{root, child.UID} { // it may get another root meanwhile
+		keys := []types.UID{root}
+		if birthsOf(b.p.World()).rests(root) {
+			keys = append(keys, child.UID) // which may get another root meanwhile
+		}
+		for _, key := range keys {
 			b.p.Begin(string(key))
 			defer b.p.End(string(key))
 		}
@@ -348,8 +364,9 @@ func (b *brood) control(ctx context.Context) error {
 			if term.Err() != nil {
 				return term.Err()
 			}
-			b.p.Act(string(root))
-			b.p.Act(string(child.UID))
+			for _, key := range keys {
+				b.p.Act(string(key))
+			}
 			b.p.World().State.Store(string(child.UID), worked{identity(b.p.Name), time.Now()})
 		}
 		return nil
@@ -389,7 +406,7 @@ func meddleWithChildren(w *sim.World, r *rand.Rand, roots []corev1.ConfigMap) {
 	}
 }
 
-// adopt gives some children to other roots, unless a root is without a shard, or moves.
+// adopt gives some children to other roots.
 func adopt(w *sim.World, r *rand.Rand) {
 	ctx, client := context.Background(), childrenOf(w)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -398,12 +415,6 @@ func adopt(w *sim.World, r *rand.Rand) {
 	}
 	roots, err := objectsOf(w).List(ctx, metav1.ListOptions{LabelSelector: "user"})
 	if err != nil || len(roots.Items) == 0 {
-		return
-	}
-	shard, drain := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing)
-	if slices.ContainsFunc(roots.Items, func(root corev1.ConfigMap) bool {
-		return root.Labels[shard] == "" || root.Labels[drain] != ""
-	}) {
 		return
 	}
 	for _, i := range r.Perm(len(list.Items))[:(len(list.Items)+1)/2] {

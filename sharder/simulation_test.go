@@ -75,12 +75,12 @@ func TestSimulatedFamilies(t *testing.T) {
 	sim.Prove(t, s, sim.Schedules(t, 50))
 }
 
-// TestSimulatedAdoptions proves the same for children that get other roots, in a ring whose shards stay:
-// no fault costs a Lease.
+// TestSimulatedAdoptions proves the same for children that get other roots.
 func TestSimulatedAdoptions(t *testing.T) {
 	s := sharding()
 	s.Kinds = []sim.Kind{
-		sim.WatchLag, sim.Compaction, sim.Interference, sim.Interference,
+		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill,
+		sim.Terminate, sim.Restart, sim.Interference, sim.Interference, sim.Interference,
 	}
 	s.Interfere = func(w *sim.World, r *rand.Rand) {
 		adopt(w, r)
