@@ -125,9 +125,9 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 		return h.conclude()
 	}
 	returned := make(chan error, 1)
-	running, stopped := context.WithCancel(workCtx)
+	running, stopped := context.WithCancelCause(workCtx)
 	go func() {
-		defer stopped()
+		defer func() { stopped(context.Cause(ctx)) }() // work may return before running ends with ctx
 		var err error
 		defer func() { // even if work calls runtime.Goexit
 			if p := recover(); p != nil {

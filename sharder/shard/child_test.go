@@ -448,7 +448,8 @@ func TestAChildThatGetsAnotherRootIsLetGoOfAfterTheRequestsOfWork(t *testing.T) 
 			&protocol.Record{UID: theirs.UID, Shard: "b", LeaseUID: "l", Epoch: 1, State: protocol.StateOwned})
 		term, err := r.lease.Term()
 		require.NoError(t, err)
-		late := &requests{open: true}
+		late := &requests{}
+		late.open.Store(true)
 		p := &workItem{
 			at: protocol.Address{Resource: ringtest.ConfigMaps, Name: "mine"}, term: term, scope: late,
 			child: protocol.AddressOf(ringtest.Pods, pod),
@@ -458,7 +459,7 @@ func TestAChildThatGetsAnotherRootIsLetGoOfAfterTheRequestsOfWork(t *testing.T) 
 		r.adopt("p", theirs)
 		time.Sleep(time.Hour)
 		assert.Empty(t, r.hooks())
-		late.open = false
+		late.open.Store(false)
 		time.Sleep(2 * misplacedInterval)
 		assert.Equal(t, []string{"bounce p"}, r.hooks())
 	})

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,9 @@ import (
 )
 
 // requests says whether a request of a piece of work may still be carried out.
-type requests struct{ open bool }
+type requests struct{ open atomic.Bool }
 
-func (r *requests) Open() bool { return r.open }
+func (r *requests) Open() bool { return r.open.Load() }
 
 var (
 	here     = protocol.Address{Resource: ringtest.ConfigMaps, Namespace: "default", Name: "a", UID: "u"}
@@ -98,7 +99,9 @@ func TestAFloorOnlyRises(t *testing.T) {
 func TestWorkWithOpenRequestsIsRememberedUntilTheyAreOver(t *testing.T) {
 	var r workTracker
 	p, q := work(present), work(present)
-	first, second := &requests{open: true}, &requests{open: true}
+	first, second := &requests{}, &requests{}
+	first.open.Store(true)
+	second.open.Store(true)
 	p.scope, q.scope = first, second
 	require.NoError(t, r.admit(p, showMine))
 	require.NoError(t, r.admit(q, showMine))
@@ -108,10 +111,10 @@ func TestWorkWithOpenRequestsIsRememberedUntilTheyAreOver(t *testing.T) {
 	assert.True(t, r.pending(here))
 	require.NoError(t, r.admit(work(present), showMine), "the object is still this shard's")
 
-	first.open = false
+	first.open.Store(false)
 	r.forgetEnded()
 	assert.True(t, r.pending(here))
-	second.open = false
+	second.open.Store(false)
 	assert.False(t, r.pending(here))
 	r.forgetEnded()
 	assert.Empty(t, r.late)
