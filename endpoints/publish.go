@@ -99,14 +99,20 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 
 // publish replaces what is published by these endpoints. It returns how many objects it wrote. Each
 // write applies only to the version that was read; otherwise the error is an errConflict. A failed
-// write does not stop the others.
+// write stops only those that hide what it would have shown.
 func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint) (writes int, err error) {
 	var errs []error
-	for _, c := range changes(now.slices, sliceSet(now.service, all)) {
+	wanted := sliceSet(now.service, all)
+	left, covered := changes(now.slices, wanted), newCoverage(now.slices, wanted)
+	for i := covered.next(left); i >= 0; i = covered.next(left) {
+		c := left[i]
+		left = slices.Delete(left, i, i+1)
 		if err := p.write(ctx, c); err != nil {
 			errs = append(errs, err)
+			covered.failed(c)
 			continue
 		}
+		covered.done(c)
 		writes++
 	}
 	if p.legacy && now.conflict == nil && now.selected == nil {
