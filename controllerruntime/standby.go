@@ -177,6 +177,19 @@ func (s Standby) lead(
 	return mgr.Start(ctx)
 }
 
+// withValues is a context with the values of another one, too.
+type withValues struct {
+	context.Context
+	values context.Context
+}
+
+func (c withValues) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.values.Value(key)
+}
+
 // termOptions have the context of the term be that of all its runnables, so that their guarded
 // requests are of this term, and of no later one.
 func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *termCache) manager.Options {
@@ -184,6 +197,9 @@ func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *te
 	o.Scheme = process.GetScheme()
 	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return process.GetRESTMapper(), nil }
 	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return t, nil }
+	if base := o.BaseContext; base != nil {
+		ctx = withValues{ctx, base()}
+	}
 	o.BaseContext = func() context.Context { return ctx }
 	o.Controller.SkipNameValidation = new(true) // the term before had controllers of the same names
 	if o.Controller.UsePriorityQueue == nil {

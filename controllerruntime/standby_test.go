@@ -880,7 +880,10 @@ func TestOptionsOfATerm(t *testing.T) {
 		options := &client.CacheOptions{DisableFor: []client.Object{&corev1.Service{}}}
 		p.standby.Options.Client.Cache = options
 		p.standby.Options.Controller = config.Controller{MaxConcurrentReconciles: 7}
+		type tenant struct{}
+		p.standby.Options.BaseContext = func() context.Context { return context.WithValue(t.Context(), tenant{}, "t") }
 		var process manager.Manager
+		var value any
 		p.standby.SetUp = func(mgr manager.Manager) error {
 			process = mgr
 			return nil
@@ -889,6 +892,11 @@ func TestOptionsOfATerm(t *testing.T) {
 			assert.Equal(t, 7, mgr.GetControllerOptions().MaxConcurrentReconciles)
 			assert.Same(t, process.GetScheme(), mgr.GetScheme())
 			assert.Same(t, process.GetRESTMapper(), mgr.GetRESTMapper())
+			assert.NoError(t, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				value = ctx.Value(tenant{})
+				<-ctx.Done()
+				return nil
+			})))
 			return mgr.GetClient().List(t.Context(), &corev1.ServiceList{})
 		})
 		ctx, end := context.WithCancel(t.Context())
@@ -898,6 +906,7 @@ func TestOptionsOfATerm(t *testing.T) {
 		require.NoError(t, <-terms.ended)
 		require.NoError(t, stop())
 		assert.Nil(t, options.Reader, "the user's")
+		assert.Equal(t, "t", value)
 		full, _, watches := p.requests(0, "services")
 		assert.Equal(t, 1, full)
 		assert.Zero(t, watches)

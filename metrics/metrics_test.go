@@ -167,6 +167,27 @@ func TestSeveralInOneProcess(t *testing.T) {
 }
 
 // The series that alerts query exist.
+// A program that has hooks of its own sets them in Tune, and calls those of the metrics.
+func TestTuneMayWrapTheHooksOfAReplica(t *testing.T) {
+	var called bool
+	c := replica.Config{Tune: func(p *replica.Parts) {
+		metrics := p.Election.Hooks.OnStartedLeading
+		p.Election.Hooks.OnStartedLeading = func(term leaderelection.Term) {
+			called = true
+			metrics(term)
+		}
+	}}
+	a := prometheus.NewRegistry()
+	require.NoError(t, metrics.Replica(a, &c))
+	var p replica.Parts
+	c.Tune(&p)
+	p.Election.Hooks.OnStartedLeading(leaderelection.Term{})
+	assert.True(t, called)
+	count, err := testutil.GatherAndCount(a, "bellwether_leaderelection_leading")
+	require.NoError(t, err)
+	assert.Equal(t, 1, count)
+}
+
 func TestAlerts(t *testing.T) {
 	a := register(t)
 	a.everything()

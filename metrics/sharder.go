@@ -16,7 +16,7 @@ import (
 )
 
 // Replica registers all parts of a sharded replica, and sets their hooks. Call it before
-// replica.New.
+// replica.New. The Tune that c has comes after it: hooks that Tune sets must call those that are there.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	lease, leaseErr := ShardLease(registry)
 	election, electionErr := LeaderElection(registry)
@@ -29,11 +29,11 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	}
 	tune := c.Tune
 	c.Tune = func(p *replica.Parts) {
+		p.Lease.Hooks, p.Election.Hooks = lease, election
+		p.Shard.Hooks, p.Sharder.Hooks = ownership, distribution.hooks()
 		if tune != nil {
 			tune(p)
 		}
-		p.Lease.Hooks, p.Election.Hooks = lease, election
-		p.Shard.Hooks, p.Sharder.Hooks = ownership, distribution.hooks()
 	}
 	return errors.Join(leaseErr, electionErr, shardErr, err)
 }

@@ -47,7 +47,8 @@ func parse(arguments []string, output io.Writer) (options, error) {
 		"how long the program may take to end after SIGTERM; set a Pod's terminationGracePeriodSeconds longer by "+
 			"1.6 times --duration")
 	flags.StringVar(&o.health, "health-command", "",
-		"`command` for sh -c before each renewal: while it fails, the Lease is not renewed")
+		"`command` for sh -c before each renewal: while it fails, the Lease is not renewed. It has a tenth of "+
+			"--duration")
 	if err := flags.Parse(arguments); err != nil {
 		return options{}, err
 	}
@@ -67,9 +68,17 @@ func parse(arguments []string, output io.Writer) (options, error) {
 
 // find sets the path of the program. Without it, nothing may be written.
 func (o *options) find() (err error) {
+	if o.health != "" {
+		if _, err := exec.LookPath(shell); err != nil {
+			return fmt.Errorf("--health-command: needs a shell: %w", err)
+		}
+	}
 	o.program, err = exec.LookPath(o.arguments[0])
 	return err
 }
+
+// shell runs the health command.
+const shell = "/bin/sh"
 
 // cluster returns the configuration of clients, as kubectl finds it.
 func (o *options) cluster() clientcmd.ClientConfig {

@@ -178,8 +178,7 @@ func (j *job) healthy(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = null.Close() }()
-	shell := []string{"sh", "-c", j.health}
-	command, err := j.processes.start("/bin/sh", shell, os.Environ(), null, os.Stderr, os.Stderr)
+	command, err := j.processes.start(shell, []string{"sh", "-c", j.health}, os.Environ(), null, os.Stderr, os.Stderr)
 	if err != nil {
 		return fmt.Errorf("health command: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// Assign gives a root, and its children, to the shard, as the sharder does. It creates the root if there
-// is none of its name; otherwise it changes nothing but labels and annotations. Call it while the
-// lease is held. root then has what was stored.
+// Assign gives a root to the shard, as the sharder does. It creates the root if there is none of its
+// name; otherwise it changes nothing but labels and annotations. It leaves children alone: a test that
+// gives them the label of another shard has to give them that of this one. Call it while the lease is
+// held. root then has what was stored.
 func (r *Ring) Assign(root shard.Object) {
 	r.t.Helper()
 	if err := r.assign(root); err != nil {
@@ -40,6 +42,14 @@ func (r *Ring) assign(root shard.Object) error {
 	i := slices.IndexFunc(r.config.Resources, func(known api.Resource) bool { return known.GVR == gvr })
 	if i < 0 {
 		return fmt.Errorf("%s is not the GVR of one of Config.Resources", gvr.String())
+	}
+	switch of := r.config.Resources[i]; {
+	case of.Selector != nil && !of.Selector.Matches(labels.Set(root.GetLabels())):
+		return fmt.Errorf("the Selector of %s does not select it: a sharder would not see it (got labels %v)", gvr.String(),
+			root.GetLabels())
+	case len(of.Namespaces) > 0 && !slices.Contains(of.Namespaces, root.GetNamespace()):
+		return fmt.Errorf("the Namespaces of %s are %q: a sharder would not see it (got %q)", gvr.String(), of.Namespaces,
+			root.GetNamespace())
 	}
 	switch err := r.objects.read(root); {
 	case apierrors.IsNotFound(err):

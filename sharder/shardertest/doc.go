@@ -25,6 +25,7 @@
 //   - Versions: objects have no resourceVersion, and writes do not conflict. Do not let two replicas
 //     race on one object.
 //   - A guard: work is admitted although no client is guarded, and nothing refuses its late writes.
+//   - Finalizers: what is deleted is gone at once. Test a deletion with one on an API server.
 //   - Admission, defaults, validation, garbage collection, and other field selectors than by the fakes
 //     themselves.
 package shardertest

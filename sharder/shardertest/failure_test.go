@@ -11,7 +11,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
@@ -83,6 +88,15 @@ func failing() []testing.InternalTest {
 			shardertest.New(t, shardertest.Config{Resources: ofRing})
 		}},
 		{Name: "TestAssignOutsideOfRun", F: func(t *testing.T) { ringOf(t).Assign(widget("early")) }},
+		{Name: "TestAssignWhatIsNotSelected", F: func(t *testing.T) {
+			ring := shardertest.New(t, shardertest.Config{Scheme: scheme.Scheme, Resources: []api.Resource{{
+				GVR:      corev1.SchemeGroupVersion.WithResource("configmaps"),
+				Selector: labels.SelectorFromSet(labels.Set{"app": "mine"}),
+			}}})
+			ring.Run(func(context.Context) {
+				ring.Assign(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}})
+			})
+		}},
 		{Name: "TestGetOfNothing", F: func(t *testing.T) { ringOf(t).Get(widget("absent")) }},
 		{Name: "TestAfterwards", F: func(*testing.T) {}},
 	}
@@ -99,17 +113,18 @@ func TestAFailedAssertionIsReported(t *testing.T) {
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, 1, exit.ExitCode(), "that of failed tests")
 	for name, message := range map[string]string{
-		"TestInTest":             "asserted in the test",
-		"TestInTestInBubble":     "asserted in the test",
-		"TestInWork":             "asserted in the work",
-		"TestInWorkInBubble":     "asserted in the work",
-		"TestInPart":             "asserted in a part",
-		"TestPartFails":          "what Go has started has returned an error: the port is in use",
-		"TestInWorkOfTheLease":   "asserted under the lease",
-		"TestGoOutsideOfRun":     "call Go in the function that Run calls",
-		"TestUnknownKind":        "is each kind in Config.Scheme, or in Config.Kinds if it has no Go type?",
-		"TestAssignOutsideOfRun": "the shard has to hold its lease",
-		"TestGetOfNothing":       `widgets.example.com "absent" not found`,
+		"TestInTest":                  "asserted in the test",
+		"TestInTestInBubble":          "asserted in the test",
+		"TestInWork":                  "asserted in the work",
+		"TestInWorkInBubble":          "asserted in the work",
+		"TestInPart":                  "asserted in a part",
+		"TestPartFails":               "what Go has started has returned an error: the port is in use",
+		"TestInWorkOfTheLease":        "asserted under the lease",
+		"TestGoOutsideOfRun":          "call Go in the function that Run calls",
+		"TestUnknownKind":             "is each kind in Config.Scheme, or in Config.Kinds if it has no Go type?",
+		"TestAssignWhatIsNotSelected": "the Selector of /v1, Resource=configmaps does not select it",
+		"TestAssignOutsideOfRun":      "the shard has to hold its lease",
+		"TestGetOfNothing":            `widgets.example.com "absent" not found`,
 	} {
 		assert.Regexp(t, `(?s)=== RUN   `+name+`\n(?:[^=]|=[^=])*`+regexp.QuoteMeta(message)+`.*--- FAIL: `+name+` `,
 			string(printed))
