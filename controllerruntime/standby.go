@@ -179,8 +179,8 @@ func (s Standby) lead(
 
 // withValues is a context with the values of another one, too.
 type withValues struct {
-	context.Context
-	values context.Context
+	context.Context                 //nolint:containedctx // it is one
+	values          context.Context //nolint:containedctx // part of one
 }
 
 func (c withValues) Value(key any) any {

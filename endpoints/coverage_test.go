@@ -83,12 +83,13 @@ func (s *stage) published() []Endpoint {
 // are full, or its port gets another name.
 func TestNothingIsMissingBetweenTwoWrites(t *testing.T) {
 	many := span(10, 2110, webPort)
+	plain, more := span(1, 2, webPort), span(2, 3, webPort, metricsPort)
 	for name, c := range map[string][2][]Endpoint{
 		"one joins, below all":               {many, span(9, 2110, webPort)},
 		"the first leaves":                   {many, span(11, 2110, webPort)},
 		"one joins and another one leaves":   {many, slices.Delete(span(9, 2110, webPort), 1100, 1101)},
 		"the port gets another name":         {span(1, 3, webPort), span(1, 3, renamedPort)},
-		"one gets another port":              {span(1, 3, webPort), append(span(1, 2, webPort), span(2, 3, webPort, metricsPort)...)},
+		"one gets another port":              {span(1, 3, webPort), append(plain, more...)},
 		"all leave but one that gets a port": {span(1, 9, webPort), span(8, 9, webPort, metricsPort)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,8 @@ func TestProtocolsOfOnePortNumberHaveLeasesOfTheirOwn(t *testing.T) {
 				config.Ports = []endpoints.Port{{Name: "dns-" + strings.ToLower(string(p)), Number: 53, Protocol: p}}
 			}
 		}
-		tcp, udp := newInstance(c, "10.0.0.1", as(corev1.ProtocolTCP)), newInstance(c, "10.0.0.1", as(corev1.ProtocolUDP))
+		tcp := newInstance(c, "10.0.0.1", as(corev1.ProtocolTCP))
+		udp := newInstance(c, "10.0.0.1", as(corev1.ProtocolUDP))
 		for range 3 {
 			tcp.once(c)
 			udp.once(c)

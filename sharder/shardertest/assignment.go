@@ -45,11 +45,11 @@ func (r *Ring) assign(root shard.Object) error {
 	}
 	switch of := r.config.Resources[i]; {
 	case of.Selector != nil && !of.Selector.Matches(labels.Set(root.GetLabels())):
-		return fmt.Errorf("the Selector of %s does not select it: a sharder would not see it (got labels %v)", gvr.String(),
-			root.GetLabels())
+		return fmt.Errorf("the Selector of %s does not select it: a sharder would not see it (got labels %v)",
+			gvr.String(), root.GetLabels())
 	case len(of.Namespaces) > 0 && !slices.Contains(of.Namespaces, root.GetNamespace()):
-		return fmt.Errorf("the Namespaces of %s are %q: a sharder would not see it (got %q)", gvr.String(), of.Namespaces,
-			root.GetNamespace())
+		return fmt.Errorf("the Namespaces of %s are %q: a sharder would not see it (got %q)", gvr.String(),
+			of.Namespaces, root.GetNamespace())
 	}
 	switch err := r.objects.read(root); {
 	case apierrors.IsNotFound(err):
