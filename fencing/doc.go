@@ -76,6 +76,8 @@
 //     TestSilentAgentDelaysNoOtherNodeWhileNodesComeAndGo). A command that cannot be sent for want
 //     of a Secret counts as a try (TestSecretThatIsDeletedDuringAFence). A lost node that is not
 //     fenced has a record with the reason, and a repeated Event.
+//   - A record that was edited by hand, so that no fence can go on from it, stops the fence of its
+//     node only, until it is repaired (TestRecordThatIsEditedByHand).
 //   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds
 //     after the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
 //     e2e:TestVolumeOfAPodThatIsDeletedByForceStays).

@@ -1,6 +1,7 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -136,10 +138,27 @@ func (r nodeFenceClient) delete(ctx context.Context, f *v1alpha1.NodeFence) erro
 
 func typed(u *unstructured.Unstructured) (*v1alpha1.NodeFence, error) {
 	f := &v1alpha1.NodeFence{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, f, false); err != nil {
+	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, f, false)
+	if err = cmp.Or(err, whole(&f.Status)); err != nil {
 		return nil, fmt.Errorf("NodeFence %s: %w", u.GetName(), err)
 	}
 	return f, nil
+}
+
+// whole returns an error about a status that no controller has written: a fence cannot go on from
+// it until it is repaired.
+func whole(s *v1alpha1.Status) error {
+	for i, e := range s.Evidence {
+		if len(e.Readings) == 0 {
+			return fmt.Errorf("status.evidence[%d].readings: must not be empty (device %q)", i, e.Device)
+		}
+	}
+	for i, d := range s.Devices {
+		if d.State == incident.DeviceOffIntent && d.Op == nil {
+			return fmt.Errorf("status.devices[%d].op: must be there with state %s (device %q)", i, d.State, d.Device)
+		}
+	}
+	return nil
 }
 
 func untyped(f *v1alpha1.NodeFence) (*unstructured.Unstructured, error) {

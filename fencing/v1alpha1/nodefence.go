@@ -126,6 +126,7 @@ type Evidence struct {
 	// Readings are the first two and the last two readings of the device.
 	//
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	Readings []Reading      `json:"readings"`
 	Source   EvidenceSource `json:"source"`
 	// By is the field manager of a manual confirmation.
