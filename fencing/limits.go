@@ -25,7 +25,7 @@ type Limits struct {
 
 	// LeaseSilence is how long a node may leave its Lease unrenewed before the node counts as
 	// unhealthy. It must be longer than the renewal interval of the kubelets, which is 10 s by
-	// default. Default: 40 s.
+	// default, and at least 10 s. Default: 40 s.
 	LeaseSilence time.Duration
 
 	// APISilence is the maximum age of this process's last confirmed write. Set it to the lease

@@ -76,7 +76,6 @@ func (l Limits) Validate() error {
 		{"NotReadyFor", l.NotReadyFor},
 		{"CoolDown", l.CoolDown},
 		{"Observation", l.Observation},
-		{"LeaseSilence", l.LeaseSilence},
 		{"APISilence", l.APISilence},
 		{"StartWindow", l.StartWindow},
 		{"RepeatWindow", l.RepeatWindow},
@@ -84,6 +83,9 @@ func (l Limits) Validate() error {
 		if d.value < 0 {
 			refuse(d.field, "must not be negative", d.value)
 		}
+	}
+	if l.LeaseSilence < shortestSilence {
+		refuse("LeaseSilence", fmt.Sprintf("must be at least %v", shortestSilence), l.LeaseSilence)
 	}
 	if l.StormPercent < 1 || l.StormPercent > 100 {
 		refuse("StormPercent", "must be from 1 to 100", l.StormPercent)
@@ -114,6 +116,11 @@ func (l Limits) Validate() error {
 	}
 	return errors.Join(problems...)
 }
+
+// shortestSilence is the interval at which kubelets renew their Leases by default. It is several
+// times the interval at which the nodes are observed, as the observation starts again after a pause
+// longer than LeaseSilence.
+const shortestSilence = 10 * time.Second
 
 // readyTrigger is the condition that starts a fence unless the target has another.
 const readyTrigger = "Ready"

@@ -36,10 +36,10 @@ func TestInvalidLimits(t *testing.T) {
 	assert.Equal(t, `fencing: Limits.NotReadyFor: must not be negative (got -1ns)
 fencing: Limits.CoolDown: must not be negative (got -2ns)
 fencing: Limits.Observation: must not be negative (got -3ns)
-fencing: Limits.LeaseSilence: must not be negative (got -4ns)
 fencing: Limits.APISilence: must not be negative (got -5ns)
 fencing: Limits.StartWindow: must not be negative (got -8ns)
 fencing: Limits.RepeatWindow: must not be negative (got -10ns)
+fencing: Limits.LeaseSilence: must be at least 10s (got -4ns)
 fencing: Limits.StormPercent: must be from 1 to 100 (got 101)
 fencing: Limits.MaxConcurrent: must not be negative (got -6)
 fencing: Limits.MaxStarts: must not be negative (got -7)
@@ -50,4 +50,15 @@ fencing: Limits.FenceReadyNodes[1]: must be another condition, as no Ready node 
 fencing: Limits.FenceReadyNodes[3]: must be there once (got Same)`, err.Error())
 	assert.ErrorContains(t, policy.Limits{StormPercent: -1}.Validate(),
 		"fencing: Limits.StormPercent: must be from 1 to 100 (got -1)")
+}
+
+// TestLeaseSilenceOutlastsTheViews has the shortest LeaseSilence outlast the interval of views, one
+// second: with a shorter one, each view would begin the observation again, and no node would ever be
+// fenced.
+func TestLeaseSilenceOutlastsTheViews(t *testing.T) {
+	assert.NoError(t, policy.Limits{LeaseSilence: 10 * time.Second}.Validate())
+	for _, silence := range []time.Duration{1, 999 * time.Millisecond, 10*time.Second - 1} {
+		assert.ErrorContains(t, policy.Limits{LeaseSilence: silence}.Validate(),
+			"fencing: Limits.LeaseSilence: must be at least 10s (got "+silence.String()+")")
+	}
 }
