@@ -42,8 +42,10 @@ type Config struct {
 	Limits Limits
 
 	// Storage maps methods of the isolation step that switch a device off to the storage that the
-	// node cannot reach after that. Pods that use only this storage are released once the device is
-	// proved to be off. Default: none.
+	// node cannot reach after that. Pods that use only this storage are released once the devices of
+	// all these methods that the node has are proved to be off. If one has must_success=no and
+	// fails, they wait until the machine is off: it may be another path to the same storage. Name
+	// each path, as one that is not named is not seen. Default: none.
 	Storage map[string]Storage
 
 	// StorageReachable reports whether this process reaches the storage. It is called before each

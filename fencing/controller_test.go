@@ -591,6 +591,28 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 	})
 }
 
+// TestStorageThatHasAnotherPath has two ports lead to one storage. One of them cannot be switched
+// off, which its template allows.
+func TestStorageThatHasAnotherPath(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		breaches := w.referee()
+		w.wired("mark-unschedulable port-off feed-off", "n1-off n1-on", "feed-on port-on mark-schedulable",
+			"power_wait=5m\n")
+		w.pod("writes", "n1",
+			corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
+		a := w.start("a", func(c *fencing.Config) {
+			san := fencing.Storage{Drivers: []string{"san"}}
+			c.Storage = map[string]fencing.Storage{"port-off": san, "feed-off": san}
+		})
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.rack.Break("port", fencingtest.Fault{Ignore: true})
+		w.lose("n1")
+		w.eventually(5*time.Minute, "its pods are released", func() bool { return len(w.pods("n1")) == 0 })
+		require.Empty(t, breaches())
+	})
+}
+
 // escaping has a process that cannot be ended.
 type escaping struct{ agents }
 

@@ -115,9 +115,11 @@
 // sooner either. Therefore a process that has not itself seen the pods gone, as the previous one
 // has crashed, first lists and deletes them again.
 //
-// Devices of the isolation step may cut a node off from storage. When they read off, the pods that
-// use that storage are released. Such a device is switched on again only for a machine that has
-// since been off or has another boot ID, as its programs may still hold unwritten data.
+// Devices of the isolation step may cut a node off from storage. When they all read off, the pods
+// that use that storage are released. If an optional one cannot be switched off, no pod is released
+// for the others: they may be paths to the same storage. Such a device is switched on again only for
+// a machine that has since been off or has another boot ID, as its programs may still hold unwritten
+// data.
 //
 // A kernel that sends dump messages has stopped, with all programs. If the plan has Kdump, the pods
 // of the isolated node are released (DumpSeen, DumpPodsReleased), each within 5 s of a message

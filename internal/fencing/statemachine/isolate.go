@@ -114,6 +114,7 @@ func (t transition) isolating() Step {
 		return Act{methods[done]}
 	}
 	var cut []string
+	reachable := false // by a path that could not be cut
 	for _, m := range t.Plan.Isolation {
 		if m.Device == nil {
 			continue
@@ -124,6 +125,7 @@ func (t transition) isolating() Step {
 			return t.fail(IsolationFailed)
 		}); step != nil {
 			if failed && m.Optional {
+				reachable = reachable || m.Storage
 				continue
 			}
 			return step
@@ -132,8 +134,10 @@ func (t transition) isolating() Step {
 			cut = append(cut, m.Device.Name)
 		}
 	}
-	if step := t.releaseStorage(cut); step != nil {
-		return step
+	if !reachable {
+		if step := t.releaseStorage(cut); step != nil {
+			return step
+		}
 	}
 	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(incident.WaitPower))
 }

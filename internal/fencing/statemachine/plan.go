@@ -98,8 +98,8 @@ type Method struct {
 	// Device is what it switches: off in isolation, on in recovery. Nil: it is a method of the
 	// cluster, such as clean-pods.
 	Device *Device
-	// Storage says that a node whose Device is off cannot reach the storage that pods use: those
-	// pods are released once it is proved off.
+	// Storage says that a node whose Device is off cannot reach the storage that pods use. Those
+	// pods are released once all devices with Storage are proved off.
 	Storage bool
 	// Optional says that its failure does not fail the isolation step.
 	Optional bool

@@ -249,3 +249,26 @@ func TestStorageThatIsOnAgainEndsTheFence(t *testing.T) {
 	r.until(statemachine.Contradicted)
 	assert.NotContains(t, r.transcript(), "DeletePods")
 }
+
+// TestStorageWithAPathThatCannotBeCut has two ports lead to one storage, and one of them cannot be
+// switched off: the machine may write until its power is off.
+func TestStorageWithAPathThatCannotBeCut(t *testing.T) {
+	for _, deaf := range []string{"port", "second"} {
+		t.Run(deaf, func(t *testing.T) {
+			plan, second := storage(), device("second")
+			plan.Isolation = append(plan.Isolation,
+				statemachine.Method{Name: "fc2-off", Device: &second, Storage: true})
+			for i := range plan.Isolation {
+				plan.Isolation[i].Optional = true
+			}
+			r := newRig(t, plan)
+			r.plugs[deaf].deaf = true
+			r.phase(v1alpha1.PhaseIsolated)
+			assert.Equal(t, incident.ReleasedNo, r.status().StorageReleased)
+			assert.NotContains(t, r.transcript(), "DeletePods")
+			r.restart() // the next process finds the same
+			r.phase(v1alpha1.PhaseReleasing)
+			assert.False(t, r.powered())
+		})
+	}
+}
