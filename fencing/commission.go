@@ -8,11 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
@@ -333,52 +331,5 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	}
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)
-	}
-}
-
-// takeRequests handles requests in annotations of nodes, once this process can judge them.
-func (r *run) takeRequests(ctx context.Context) {
-	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
-		return
-	}
-	nodes, _ := r.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
-	for _, n := range nodes {
-		asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
-		facts, known := r.state.nodes.FactsOf(n.Name, time.Now())
-		if !ok || !known || !facts.Selected || !r.checks.done(n.Name) && r.state.selected(n) {
-			continue // or the request is for another controller, or for later
-		}
-		r.mu.Lock()
-		if !r.asked[n.Name] && !r.closed {
-			r.asked[n.Name] = true
-			r.ended.Go(func() {
-				r.take(ctx, n, asked)
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				delete(r.asked, n.Name)
-			})
-		}
-		r.mu.Unlock()
-	}
-}
-
-// take begins a requested commission, or reports why not. In both cases it removes the annotation,
-// which has one effect only. If the process dies before, the record has the request.
-func (r *run) take(ctx context.Context, n *corev1.Node, asked string) {
-	_, err := r.ask(ctx, n.Name, &asked)
-	switch {
-	case errors.Is(err, ErrRefused):
-		r.nodeEvent(n, corev1.EventTypeWarning, "CommissionRefused", "Commission", err.Error())
-		r.config.Logger.Warn("commission refused", zap.String("node", n.Name), zap.Error(err))
-	case err != nil && !errors.Is(err, errTaken):
-		r.config.Logger.Debug("commission not started, retrying", zap.String("node", n.Name), zap.Error(err))
-		return
-	}
-	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
-	if err == nil {
-		err = of.DropAnnotation(ctx, v1alpha1.AnnotationCommission, asked)
-	}
-	if err != nil && ctx.Err() == nil {
-		r.config.Logger.Debug("annotation not removed, retrying", zap.String("node", n.Name), zap.Error(err))
 	}
 }

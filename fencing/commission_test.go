@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -229,6 +232,53 @@ func TestCommissionIsRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRequestThatCannotBeRemoved has a policy forbid to change a node. The refusal of its commission
+// is said once, and again for another request.
+func TestRequestThatCannotBeRemoved(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		core, logs := observer.New(zap.WarnLevel)
+		r := &told{}
+		c := w.start("a", func(c *fencing.Config) { c.Events, c.Logger = r, zap.New(core) })
+		defer c.stop()
+		wait(w.ctx, settled)
+		w.proxy = func(q *http.Request) *http.Response {
+			if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/nodes/n1") {
+				return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
+			}
+			return nil
+		}
+		for i, asked := range []string{"wrong", "wrong again"} {
+			w.commission("n1", asked)
+			wait(w.ctx, 10*time.Minute)
+			assert.Equal(t, i+1, r.count("Warning CommissionRefused"))
+			assert.Equal(t, i+1, logs.FilterMessage("annotation not removed, retrying").Len())
+		}
+		w.proxy = nil
+		w.eventually(time.Minute, "the request is removed", func() bool { return !w.asked("n1") })
+	})
+}
+
+// TestRequestThatCannotBeRecorded has a policy forbid the record of a commission. A warning says so.
+func TestRequestThatCannotBeRecorded(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		core, logs := observer.New(zap.WarnLevel)
+		c := w.start("a", func(c *fencing.Config) { c.Logger = zap.New(core) })
+		defer c.stop()
+		w.cordon("n1", true)
+		wait(w.ctx, settled)
+		w.proxy = func(q *http.Request) *http.Response {
+			if q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/nodefences") {
+				return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
+			}
+			return nil
+		}
+		w.commission("n1", "0")
+		wait(w.ctx, 10*time.Minute)
+		assert.Equal(t, 1, logs.FilterMessage("commission not started, retrying").Len())
+		assert.True(t, w.asked("n1"))
+	})
 }
 
 func TestCommissionIsAskedForByAnAnnotation(t *testing.T) {

@@ -121,9 +121,10 @@ type run struct {
 	began  time.Time
 	mu     sync.Mutex
 	fences map[string]*fence // under way, by node
-	asked  map[string]bool   // nodes whose annotation is being handled
 	closed bool
 	failed map[*cache.Reflector]string // the last error of each watch
+
+	requests map[string]*commissionRequest // by node
 
 	ahead chan struct{} // bounds the fences that read devices ahead: as many as may start
 
@@ -145,7 +146,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 	}
 	r := &run{
 		Controller: c, role: role, clock: clock.System(), began: time.Now(),
-		fences: map[string]*fence{}, asked: map[string]bool{}, failed: map[*cache.Reflector]string{},
+		fences: map[string]*fence{}, requests: map[string]*commissionRequest{}, failed: map[*cache.Reflector]string{},
 		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
