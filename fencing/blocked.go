@@ -39,7 +39,8 @@ func (f *fence) reportBlocked() {
 }
 
 // gaveUp returns the message about a fence that was given up, or "" if no message is needed: an
-// admin has stopped the fence, excluded the node or configured that its power stays off.
+// admin has stopped the fence, excluded the node, configured that its power stays off, or removed
+// the Node after the release.
 func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	off := ""
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPoweredOff); c != nil &&
@@ -48,12 +49,13 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	}
 	facts, there := f.state.factsOf(f.node, time.Now())
 	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
+	released := s.Released == incident.ReleasedDone
 	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
 	switch s.Abort {
 	case incident.AbortStopHold, incident.AbortStopRestore:
 		return ""
 	case incident.AbortNone:
-		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual {
+		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual || released && !there {
 			return ""
 		}
 	case incident.AbortNodeGone:
@@ -73,6 +75,8 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 		return "the node is not fenced: " + meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDenied).Message
 	case denied && off == "":
 		return ""
+	case released:
+		return "a human is needed: the machine may be off; its workloads are free; see the status" + off
 	}
 	return "a human is needed: the machine may be off, and its workloads may not be free; see the status" + off
 }

@@ -50,6 +50,44 @@ func TestNodeThatIsToBeRemovedForAMomentIsFenced(t *testing.T) {
 	})
 }
 
+// TestRecordOfANodeThatWasRemoved has a human remove a Node whose power stays off, after the release.
+// Nothing is left to do, also for the next leader, which has no configuration of that node. The
+// record goes when its history is over. A node of that name that comes later is fenced.
+func TestRecordOfANodeThatWasRemoved(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		breaches := w.referee()
+		w.wired("mark-unschedulable", "n1-off", "", "power_wait=20s\npower_on=never\n")
+		w.pod("db-0", "n1")
+		r := &told{}
+		events := func(c *fencing.Config) { c.Events, c.Logger = r, nil }
+		a := w.start("a", events)
+		wait(w.ctx, settled)
+		w.lose("n1")
+		w.ends("n1", v1alpha1.PhaseGivenUp)
+		require.Empty(t, w.pods("n1"))
+		require.NoError(t, w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}))
+		wait(w.ctx, time.Minute)
+		a.stop()
+
+		b := w.start("b", events)
+		defer b.stop()
+		wait(w.ctx, 23*time.Hour)
+		require.NotNil(t, w.fence("n1"))
+		wait(w.ctx, 2*time.Hour)
+		require.Nil(t, w.fence("n1"))
+		assert.Zero(t, r.count("Warning GivenUp"))
+
+		w.rack.Set("n1", true)
+		wait(w.ctx, 2*boot)
+		w.create("n1")
+		w.pod("db-1", "n1")
+		wait(w.ctx, time.Hour)
+		w.lose("n1")
+		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
+		assert.Empty(t, breaches())
+	})
+}
+
 // One that stays marked, and dead, is not fenced, and that is said again and again.
 func TestNodeThatIsToBeRemovedAndStaysIsAnAlarm(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

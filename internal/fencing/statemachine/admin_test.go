@@ -222,6 +222,11 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 	for name, end := range map[string]func(*rig){
 		"final":                   func(r *rig) { r.phase(v1alpha1.PhaseFinal) },
 		"given up, the node gone": func(r *rig) { r.node.Missing = true; r.phase(v1alpha1.PhaseGivenUp) },
+		"released, its plug off, the node removed": func(r *rig) {
+			r.plan.PowerOn = statemachine.PowerOnNever
+			r.phase(v1alpha1.PhaseGivenUp)
+			r.node.Missing = true
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, bmc())
@@ -237,6 +242,16 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 		plan := bmc()
 		plan.PowerOn = statemachine.PowerOnManual
 		r := newRig(t, plan)
+		r.phase(v1alpha1.PhaseGivenUp)
+		r.rest(30 * time.Hour)
+		assert.False(t, r.deleted)
+	})
+	t.Run("nor if it was not released", func(t *testing.T) {
+		plan := bmc()
+		plan.PowerOn = statemachine.PowerOnNever
+		r := newRig(t, plan)
+		r.until(statemachine.OffSeen)
+		r.node.Missing = true
 		r.phase(v1alpha1.PhaseGivenUp)
 		r.rest(30 * time.Hour)
 		assert.False(t, r.deleted)

@@ -42,7 +42,8 @@ func (t transition) givenUp() Step {
 			),
 		)
 	}
-	if powered && (t.gone(n) || t.cleared(n)) && t.forgotten() {
+	removed := n.Missing && t.s.Released == incident.ReleasedDone // as after delete-node
+	if (removed || powered && (t.gone(n) || t.cleared(n))) && t.forgotten() {
 		return Delete{}
 	}
 	if !t.gone(n) && t.cleared(n) && !t.Memory.sinceChange.renewed {
