@@ -287,3 +287,34 @@ func TestConfigMapPausesEverything(t *testing.T) {
 		w.eventually(5*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
 	})
 }
+
+// TestNotReadyForOfTheLimits has the limit say how long a node must fail, unless its ConfigMap does.
+func TestNotReadyForOfTheLimits(t *testing.T) {
+	const limit = 20 * time.Minute
+	for name, c := range variants(map[string]struct {
+		key      string
+		min, max time.Duration
+	}{
+		"without the key":     {"", limit, limit + 3*time.Minute},
+		"with a shorter wait": {"not_ready_for=10s\n", 0, 3 * time.Minute},
+		"with a longer wait":  {"not_ready_for=40m\n", 2 * limit, 2*limit + 3*time.Minute},
+	}) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.configure("fence-config-node-n1", map[string]string{
+					"config.properties": "node_name=n1\nisolation=mark-unschedulable\n" +
+						"power_management=plug-off plug-on\nrecovery=mark-schedulable\npower_wait=20s\n" + c.key,
+					"fence-method-plug-off": "template=fence-method-template-rack\nplug={{.NodeName}}\naction=off\n",
+					"fence-method-plug-on":  "template=fence-method-template-rack\nplug={{.NodeName}}\naction=on\n",
+				})
+				a := w.start("a", func(c *fencing.Config) { c.Limits.NotReadyFor, c.Logger = limit, nil })
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.cutOff("n1", true)
+				took := w.eventually(time.Hour, "its machine is off", func() bool { return !w.rack.On("n1") })
+				assert.GreaterOrEqual(t, took, c.min)
+				assert.LessOrEqual(t, took, c.max)
+			})
+		})
+	}
+}

@@ -8,7 +8,8 @@ import (
 
 // Limits restrict when and how many nodes are fenced. A field that is 0 has its default.
 type Limits struct {
-	// NotReadyFor is how long a node must fail before it is fenced. Default: 30 s.
+	// NotReadyFor is how long a node must fail before it is fenced, unless not_ready_for of its
+	// ConfigMap says otherwise. Default: 30 s.
 	NotReadyFor time.Duration
 
 	// StormPercent is the share of unhealthy nodes, in the cluster or in a zone, at which fencing

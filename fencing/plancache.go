@@ -167,7 +167,9 @@ func (p *planCache) take(in inputs, resolved *nodeconfig.Resolution, now clock.R
 }
 
 func (p *planCache) resolution(ctx context.Context, in inputs, again bool) *nodeconfig.Resolution {
-	namespace := nodeconfig.Namespace{ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets}
+	namespace := nodeconfig.Namespace{
+		ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets, NotReadyFor: p.config.Limits.NotReadyFor,
+	}
 	namespace.SecretKeys = func(name string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()

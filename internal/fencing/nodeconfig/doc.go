@@ -79,7 +79,7 @@
 //	recovery           methods                                                          required, may be empty
 //	power_management.2 to .9                    methods for when the level before has failed; no gaps
 //	power_on           always, never or manual                                          default always
-//	not_ready_for      for how long a node has to have failed                           default 30s
+//	not_ready_for      for how long a node has to have failed           default Namespace.NotReadyFor, 30s
 //	power_wait         between isolation and power management                           default 5m
 //	boot_grace         from the on until the node is ready, at least 1s                 default 10m
 //	retries            how often a method is tried, 1 to 100                            default 3

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
@@ -26,6 +27,8 @@ type Namespace struct {
 	Agent func(name string) (agent.Metadata, error)
 	// StrictSecrets turns the warning about a password outside of a Secret into an error.
 	StrictSecrets bool
+	// NotReadyFor is that of configurations that do not set it. Default: 30 s.
+	NotReadyFor time.Duration
 }
 
 // Resolution has the configurations of all nodes. It is safe for concurrent use.

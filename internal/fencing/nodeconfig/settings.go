@@ -1,6 +1,7 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,8 +33,9 @@ var knownSettings = append([]string{
 // readSettings reads config.properties into the plan.
 func (s *subject) readSettings(at place, entries []Entry) {
 	s.plan = Plan{
-		PowerOn: Always, NotReadyFor: defaultNotReadyFor, PowerWait: defaultPowerWait, BootGrace: defaultBootGrace,
-		Retries: defaultRetries, Restarts: defaultRestarts, KdumpTimeout: defaultKdumpTimeout,
+		PowerOn: Always, NotReadyFor: cmp.Or(s.NotReadyFor, defaultNotReadyFor), PowerWait: defaultPowerWait,
+		BootGrace: defaultBootGrace, Retries: defaultRetries, Restarts: defaultRestarts,
+		KdumpTimeout: defaultKdumpTimeout,
 	}
 	given := map[string]place{}
 	var steps []step
