@@ -155,7 +155,7 @@ func (f *fence) read(ctx context.Context) error {
 // nothing.
 func (f *fence) adopt(record *v1alpha1.NodeFence) {
 	if record.ResourceVersion != f.version {
-		f.memory = statemachine.NewMemory(f.clock.Now())
+		f.memory = f.memory.Adopt(f.clock.Now(), &record.Status)
 	}
 	f.wrote(record)
 }

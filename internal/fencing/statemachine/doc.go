@@ -186,4 +186,7 @@
 //     which is at most 1 s and one request.
 //   - The confirmation of an admin is true.
 //   - A dump message is from the node's machine, and no kubelet runs there within 5 s of it.
+//   - The wall clock of the next leader is not ahead of that of the one before by as much as
+//     PowerWait. Otherwise the node has less time to return, as the next leader takes from the
+//     record when the wait began. No proof depends on it.
 package statemachine

@@ -18,9 +18,9 @@ type Memory struct {
 	begun  clock.Reading // when it began with the incident
 	unsent string        // ID of the operation that it has recorded and not sent
 
-	waits   clock.Reading // since when it knows the wait in the record
-	ownWait bool          // it has begun the wait
-	held    clock.Reading // when it last reported why nothing happens
+	waits clock.Reading // since when it knows the wait in the record
+	own   incident.Wait // the wait that it has begun then; zero: another process has
+	held  clock.Reading // when it last reported why nothing happens
 
 	node    Node
 	looked  clock.Reading // when the look that found it began
@@ -78,6 +78,21 @@ type progress struct {
 // NewMemory returns the memory of a process that starts with a record, also after a restart.
 func NewMemory(now clock.Reading) Memory {
 	return Memory{since: now, begun: now, waits: now, held: now}
+}
+
+// Adopt returns the memory of a process that continues with a record that another writer has
+// changed. It keeps only when this process has begun the wait in the record.
+func (m Memory) Adopt(now clock.Reading, s *v1alpha1.Status) Memory {
+	next := NewMemory(now)
+	if m.hasBegun(s.Wait) {
+		next.waits, next.own = m.waits, m.own
+	}
+	return next
+}
+
+// hasBegun reports whether this process has begun a wait.
+func (m *Memory) hasBegun(w *incident.Wait) bool {
+	return w != nil && w.Kind == m.own.Kind && w.Since.Equal(&m.own.Since)
 }
 
 // Outcome is the result of a step.
@@ -139,7 +154,10 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 		m.begun = o.Ended
 	}
 	if after.Wait != nil && (before.Wait == nil || *after.Wait != *before.Wait) {
-		m.waits, m.ownWait = o.Began, !o.Failed
+		m.waits, m.own = o.Began, *after.Wait
+		if o.Failed {
+			m.own = incident.Wait{}
+		}
 	}
 	if o.Failed { // what was seen may belong to another phase
 		m.progress, m.sinceChange = progress{}, renewals{}

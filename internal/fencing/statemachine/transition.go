@@ -130,7 +130,8 @@ func (t transition) abort(reason Reason, why incident.Abort, changes ...func(*v1
 
 // give returns a change that starts a wait.
 func (t transition) give(kind incident.WaitKind) func(*v1alpha1.Status) {
-	return func(s *v1alpha1.Status) { s.Wait = &incident.Wait{Kind: kind, Since: metav1.NewMicroTime(t.Now.Wall)} }
+	since := metav1.NewMicroTime(t.Now.Wall.Truncate(time.Microsecond)) // as it is stored
+	return func(s *v1alpha1.Status) { s.Wait = &incident.Wait{Kind: kind, Since: since} }
 }
 
 // left returns the rest of the wait in the record, by the clock of this process since it knows the
@@ -141,7 +142,7 @@ func (t transition) left(whole time.Duration) time.Duration {
 		return 0
 	}
 	passed := t.Now.SinceAtLeast(t.Memory.waits)
-	if !t.Memory.ownWait {
+	if !t.Memory.hasBegun(t.s.Wait) {
 		passed = max(passed, t.Now.Wall.Sub(t.s.Wait.Since.Time))
 	}
 	return whole - min(whole, max(0, passed))
