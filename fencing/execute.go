@@ -429,7 +429,7 @@ func (f *fence) requireNodeFailing(ctx context.Context) error {
 		return err
 	case n.Missing || n.UID != f.record.Status.NodeUID || n.Leaving:
 		return errors.New("the node is gone")
-	case !n.Failing:
+	case n.Ready && !n.Failing: // the condition of a lost node may have become Unknown
 		return errors.New("the node works again")
 	}
 	return nil

@@ -1,0 +1,100 @@
+package fencing_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+)
+
+// lookedAt counts the times that controllers read n1. Each takes a while, so that a fence that repeats
+// itself for ever does not stop the time. Other requests go to others.
+func (w *world) lookedAt(others func(*http.Request) *http.Response) *int {
+	looks := 0
+	w.proxy = func(r *http.Request) *http.Response {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/nodes/n1") {
+			time.Sleep(100 * time.Millisecond)
+			looks++
+		}
+		return others(r)
+	}
+	return &looks
+}
+
+// evicts deletes pods at once that are to be evicted, and counts them.
+func (w *world) evicts(evictions *int) func(*http.Request) *http.Response {
+	return func(r *http.Request) *http.Response {
+		path, ok := strings.CutSuffix(r.URL.Path, "/eviction")
+		if !ok {
+			return nil
+		}
+		*evictions++
+		pod := path[strings.LastIndex(path, "/")+1:]
+		assert.NoError(w.t, w.client.CoreV1().Pods("ns").Delete(w.ctx, pod, metav1.DeleteOptions{}))
+		return answer(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+	}
+}
+
+// underPressure loses n1 by a condition of its kubelet. When its machine is lost too, Kubernetes sets all
+// conditions of the kubelet to Unknown, also the one that the fence began with.
+func (w *world) underPressure() {
+	w.t.Helper()
+	w.setCondition("n1", corev1.NodeMemoryPressure, corev1.ConditionTrue)
+	w.cutOff("n1", true)
+	w.eventually(2*time.Minute, "n1 is not Ready", func() bool {
+		for _, c := range w.node("n1").Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				return c.Status != corev1.ConditionTrue
+			}
+		}
+		return false
+	})
+	w.setCondition("n1", corev1.NodeMemoryPressure, corev1.ConditionUnknown)
+}
+
+// notReadyFor sets how long a node with a configuration of its own must fail.
+func (w *world) notReadyFor(node, within string) {
+	w.t.Helper()
+	maps := w.client.CoreV1().ConfigMaps("fencing")
+	m, err := maps.Get(w.ctx, "fence-config-node-"+node, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	m.Data["config.properties"] = strings.Replace(m.Data["config.properties"], "not_ready_for=10s",
+		"not_ready_for="+within, 1)
+	_, err = maps.Update(w.ctx, m, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+}
+
+func onPressure(c *fencing.Config) {
+	c.Nodes.Triggers = []fencing.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}}
+}
+
+// A node is lost between its first condition and the isolation. Its pods are evicted, for what that is
+// worth, and its fence goes on.
+func TestMethodsOfANodeThatFailsForAnotherReasonByNow(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.wired("mark-unschedulable clean-pods", "n1-off n1-on", "mark-schedulable", "power_wait=20s\n")
+		w.notReadyFor("n1", "60s")
+		evictions := 0
+		looks := w.lookedAt(w.evicts(&evictions))
+		w.pod("db-0", "n1")
+		a := w.start("a", onPressure)
+		defer a.stop()
+		wait(w.ctx, settled)
+		w.underPressure()
+		*looks = 0
+		w.eventually(10*time.Minute, "the machine is off", func() bool { return !w.rack.On("n1") })
+		assert.Equal(t, 1, evictions)
+		assert.Less(t, *looks, 200)
+		w.cutOff("n1", false)
+		w.ends("n1", v1alpha1.PhaseFinal)
+		w.requireFencedOnce("n1")
+	})
+}
