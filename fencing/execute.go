@@ -321,8 +321,8 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, cluster.ErrNotProved), errors.Is(err, cluster.ErrNodeGone):
-		f.memory = f.memory.Changed()
-		return nil
+		f.memory = f.memory.Changed() // the state machine decides on what is there now
+		return err
 	case err != nil && !refused(err) && !f.refusedForLong(err): // not a proven failure
 		return err
 	case err != nil:

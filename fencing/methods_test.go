@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
@@ -97,4 +98,53 @@ func TestMethodsOfANodeThatFailsForAnotherReasonByNow(t *testing.T) {
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 	})
+}
+
+// The Node of a machine that does not come back is deleted when nothing of it is left to delete, or while
+// it fails for another reason than the one that its fence began with. The fence ends, and others begin.
+func TestDeletedNodeKeepsNoOtherNodeWaiting(t *testing.T) {
+	deleted := func(w *world) {
+		assert.NoError(w.t, w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}))
+	}
+	for name, c := range variants(map[string]struct {
+		lose   func(*world)
+		delete func(*world) *http.Response
+	}{
+		"the answer is lost": {
+			func(w *world) { w.cutOff("n1", true) },
+			func(w *world) *http.Response {
+				deleted(w)
+				return status(http.StatusGatewayTimeout, "Timeout", "request did not complete")
+			},
+		},
+		"it fails for another reason": {(*world).underPressure, func(*world) *http.Response { return nil }},
+	}) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 5, func(w *world) {
+				w.wired("mark-unschedulable", "n1-off delete-node", "", "power_wait=20s\npower_on=never\n")
+				w.notReadyFor("n1", "60s")
+				looks := w.lookedAt(func(r *http.Request) *http.Response {
+					if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/nodes/n1") {
+						return c.delete(w)
+					}
+					return nil
+				})
+				w.pod("db-0", "n1")
+				w.pod("db-1", "n2")
+				a := w.start("a", onPressure)
+				defer a.stop()
+				wait(w.ctx, settled)
+				c.lose(w)
+				w.eventually(10*time.Minute, "the pod of n1 is released", func() bool { return len(w.pods("n1")) == 0 })
+				*looks = 0
+				w.ends("n1", v1alpha1.PhaseFinal)
+				assert.Less(t, *looks, 60)
+				_, err := w.client.CoreV1().Nodes().Get(w.ctx, "n1", metav1.GetOptions{})
+				assert.True(t, apierrors.IsNotFound(err))
+				w.lose("n2")
+				w.ends("n2", v1alpha1.PhaseFinal)
+				assert.Empty(t, w.pods("n2"))
+			})
+		})
+	}
 }

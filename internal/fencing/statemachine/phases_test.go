@@ -267,6 +267,32 @@ func TestPowerThatStaysOff(t *testing.T) {
 		r.methods)
 }
 
+// The Node need not be deleted any more, or must not.
+func TestNodeThatIsNotDeleted(t *testing.T) {
+	for name, c := range map[string]struct {
+		happens func(*statemachine.Node)
+		phase   v1alpha1.Phase
+	}{
+		"it is gone":              {func(n *statemachine.Node) { n.Missing = true }, v1alpha1.PhaseFinal},
+		"it is another":           {func(n *statemachine.Node) { n.UID = "other" }, v1alpha1.PhaseFinal},
+		"an autoscaler marks it":  {func(n *statemachine.Node) { n.Leaving = true }, v1alpha1.PhaseFinal},
+		"it is shown Ready again": {func(n *statemachine.Node) { n.Ready, n.Failing = true, false }, v1alpha1.PhaseGivenUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := bmc()
+			plan.PowerOn, plan.DeleteNode = statemachine.PowerOnNever, true
+			r := newRig(t, plan)
+			r.until(statemachine.LeftOff)
+			r.shown = c.happens
+			for r.status().Phase == v1alpha1.PhaseRestoring {
+				r.step()
+			}
+			assert.Equal(t, c.phase, r.status().Phase)
+			assert.NotContains(t, r.methods, statemachine.DeleteNode)
+		})
+	}
+}
+
 func TestLateReturnIsRecovered(t *testing.T) {
 	r := newRig(t, bmc())
 	r.boots = false

@@ -57,9 +57,24 @@ func (t transition) restored() Step {
 	case done.failed != "":
 		return t.write(MethodFailed, func(s *v1alpha1.Status) { s.Retries++ })
 	case done.methods == 0:
-		return Act{DeleteNode}
+		return t.deleteNode()
 	}
 	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
+}
+
+// deleteNode deletes the Node, unless it works again, or somebody else was first: another process of
+// ours, whose answer was lost, or an autoscaler.
+func (t transition) deleteNode() Step {
+	n, look := t.node(lookEvery / 2)
+	switch {
+	case look != nil:
+		return look
+	case t.gone(n):
+		return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
+	case t.cleared(n):
+		return t.enter(Ended, v1alpha1.PhaseGivenUp)
+	}
+	return Act{DeleteNode}
 }
 
 // restore returns the next step to switch a device on, or to leave it off and say so in the record;
