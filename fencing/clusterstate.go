@@ -332,6 +332,18 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 	return d
 }
 
+// giveBack ends the permission of a node whose write was refused, so that it did not begin. Others
+// that wait ask first.
+func (c *clusterState) giveBack(node string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.slots, node)
+	delete(c.waiting, node)
+	for other := range c.waiting {
+		c.wake(other)
+	}
+}
+
 // fenced lists the nodes with a record.
 func (c *clusterState) fenced() []string {
 	c.mu.Lock()

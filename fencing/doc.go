@@ -95,7 +95,9 @@
 //     controller (TestProxyThatAnswersNonsense).
 //   - Every fence ends, or reports what it waits for in status.hold and OnBlocked, also a step
 //     that the API server refuses again and again (TestReleaseThatIsRefusedStopsNoOtherFence,
-//     TestMethodWhoseWebhookIsGoneFails). A fence that was given up reports which plugs are off.
+//     TestMethodWhoseWebhookIsGoneFails). If it refuses status.hold too, an Event and OnBlocked
+//     report it (TestRecordThatIsRefusedStopsNoOtherFence). A fence that was given up reports which
+//     plugs are off.
 //     The API server may take almost a second for an answer; if it takes longer, nothing is
 //     released, and the record says so (TestSlowAPIServer,
 //     TestAPIServerThatIsTooSlowToReleaseAnything).

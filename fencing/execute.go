@@ -74,6 +74,12 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 		if apierrors.IsConflict(err) || absent(err, f.node) {
 			return nil
 		}
+		if refused(err) {
+			f.state.giveBack(f.node)
+		}
+		if step.Reason == statemachine.Held && f.failures.persist(outcome.Ended) {
+			f.sayUnwritten(next)
+		}
 		return fmt.Errorf("write %s: %w", step.Reason, err)
 	}
 	if before.Phase != written.Status.Phase {

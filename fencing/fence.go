@@ -105,8 +105,7 @@ func (f *fence) step(ctx context.Context) error {
 	}
 	step := f.gate(ctx, in, statemachine.Transition(in))
 	err = f.execute(ctx, step)
-	switch step.(type) {
-	case statemachine.Act, statemachine.Release:
+	if counts(step, err) {
 		f.failures.count(f.clock.Now(), err)
 	}
 	switch step.(type) {

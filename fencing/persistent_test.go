@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,70 @@ func TestReleaseThatIsRefusedStopsNoOtherFence(t *testing.T) {
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
 	})
+}
+
+// A policy refuses writes of one record. It takes no place, and is tried rarely. That is in the
+// record if it may say so, and otherwise in an Event. When that is over, the fence goes on.
+func TestRecordThatIsRefusedStopsNoOtherFence(t *testing.T) {
+	for name, c := range variants(map[string]struct {
+		writes  []string
+		written bool
+	}{
+		"the next phase":               {[]string{`"Powering"`}, true},
+		"the next phase, and any hold": {[]string{`"Powering"`, `"hold"`}, false},
+	}) {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 5, func(w *world) {
+				breaches := w.referee()
+				var over atomic.Bool
+				refused := 0
+				w.proxy = func(r *http.Request) *http.Response {
+					if over.Load() || r.Method != http.MethodPut ||
+						!strings.HasSuffix(r.URL.Path, "/node-fence-n1/status") {
+						return nil
+					}
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					if !slices.ContainsFunc(c.writes, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
+						return nil
+					}
+					refused++
+					return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
+				}
+				w.pod("db-0", "n1")
+				w.pod("db-1", "n2")
+				r := &told{}
+				var blocked atomic.Int64
+				core, logs := observer.New(zap.WarnLevel)
+				a := w.start("a", func(c *fencing.Config) {
+					c.Events, c.Logger = r, zap.New(core)
+					c.Hooks.OnBlocked = func(node string, hold v1alpha1.Hold) {
+						if node == "n1" && hold.Reason == "StepFails" {
+							blocked.Add(1)
+						}
+					}
+				})
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.cutOff("n1", true)
+				wait(w.ctx, 5*time.Minute)
+				hold := w.fence("n1").Status.Hold
+				assert.Equal(t, c.written, hold != nil && hold.Reason == "StepFails", hold)
+				assert.Equal(t, 1, r.count("Warning StepFails"))
+				assert.EqualValues(t, 1, blocked.Load())
+				w.lose("n2")
+				w.ends("n2", v1alpha1.PhaseFinal)
+				assert.Less(t, refused, 400, "one in 2 s")
+				assert.Less(t, logs.Len(), 30)
+				over.Store(true)
+				w.ends("n1", v1alpha1.PhaseBooting)
+				w.cutOff("n1", false)
+				w.ends("n1", v1alpha1.PhaseFinal)
+				w.requireFencedOnce("n1")
+				assert.Empty(t, breaches())
+			})
+		})
+	}
 }
 
 // A webhook for evictions is gone. After a while that is a failed method, as if it refused.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -51,6 +52,17 @@ func (f *fence) sayStuck(ctx context.Context) error {
 	return nil
 }
 
+// sayUnwritten reports a hold that the API server refuses to write into the record, too.
+func (f *fence) sayUnwritten(record *v1alpha1.NodeFence) {
+	hold := record.Status.Hold
+	if hook := f.config.Hooks.OnBlocked; hook != nil && f.alarmed != hold.Reason {
+		hook(f.node, *hold)
+	}
+	f.record = record
+	f.reportBlocked()
+	f.record = nil
+}
+
 // failures are those of one step that changes something, without a success in between. Looks between its
 // tries do not count.
 type failures struct {
@@ -75,6 +87,19 @@ func (s *failures) count(now clock.Reading, err error) {
 		s.first = now
 	}
 	s.last, s.err = now, err
+}
+
+// counts reports whether the outcome of a step shows that the fence gets on, or that it does not.
+// Looks and readings change nothing, and commands have no outcome. A hold that is written does not
+// get the fence on.
+func counts(step statemachine.Step, err error) bool {
+	switch step := step.(type) {
+	case statemachine.Look, statemachine.Read, statemachine.Call, statemachine.Wait:
+		return false
+	case statemachine.Write:
+		return err != nil || step.Reason != statemachine.Held
+	}
+	return true
 }
 
 // recent reports whether the step has just failed.

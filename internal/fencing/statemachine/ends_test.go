@@ -207,6 +207,26 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	assert.Nil(t, r.status().Hold)
 }
 
+// What it would wait for otherwise is not said in its place, and both in turn for ever.
+func TestTroubleIsSaidUntilItIsOver(t *testing.T) {
+	r := newRig(t, bmc())
+	r.phase(v1alpha1.PhaseIsolated)
+	r.status().Hold = &v1alpha1.Hold{Reason: "StepFails"}
+	r.pass(10 * time.Minute)
+	in := statemachine.Input{
+		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now,
+		Policy:  statemachine.Policy{Admit: statemachine.Answer{Verdict: statemachine.Hold, Reason: "Queue"}},
+		Trouble: statemachine.Trouble{Reason: "StepFails"},
+	}
+	for _, is := r.decide().(statemachine.Look); is; _, is = r.decide().(statemachine.Look) {
+		r.step()
+	}
+	in.Memory, in.Now = r.memory, r.now
+	assert.IsType(t, statemachine.Wait{}, statemachine.Transition(in))
+	in.Trouble = statemachine.Trouble{}
+	assert.Equal(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
+}
+
 func reasonOf(step statemachine.Step) statemachine.Reason {
 	write, _ := step.(statemachine.Write)
 	return write.Reason

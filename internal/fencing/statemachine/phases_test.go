@@ -273,10 +273,12 @@ func TestNodeThatIsNotDeleted(t *testing.T) {
 		happens func(*statemachine.Node)
 		phase   v1alpha1.Phase
 	}{
-		"it is gone":              {func(n *statemachine.Node) { n.Missing = true }, v1alpha1.PhaseFinal},
-		"it is another":           {func(n *statemachine.Node) { n.UID = "other" }, v1alpha1.PhaseFinal},
-		"an autoscaler marks it":  {func(n *statemachine.Node) { n.Leaving = true }, v1alpha1.PhaseFinal},
-		"it is shown Ready again": {func(n *statemachine.Node) { n.Ready, n.Failing = true, false }, v1alpha1.PhaseGivenUp},
+		"it is gone":             {func(n *statemachine.Node) { n.Missing = true }, v1alpha1.PhaseFinal},
+		"it is another":          {func(n *statemachine.Node) { n.UID = "other" }, v1alpha1.PhaseFinal},
+		"an autoscaler marks it": {func(n *statemachine.Node) { n.Leaving = true }, v1alpha1.PhaseFinal},
+		"it works again": {
+			func(n *statemachine.Node) { n.Ready, n.Failing = true, false }, v1alpha1.PhaseGivenUp,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := bmc()

@@ -154,6 +154,9 @@ func (t transition) left(whole time.Duration) time.Duration {
 func (t transition) hold(reason, message string, wait time.Duration) Step {
 	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
 	h := t.s.Hold
+	if h != nil && h.Reason == t.Trouble.Reason { // it has to be over first
+		return Wait{For: or(wait, lookEvery), Why: message}
+	}
 	same := h != nil && h.Reason == reason
 	if same {
 		since = h.Since
