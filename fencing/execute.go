@@ -355,20 +355,10 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 	case nodeconfig.OutOfService: // part of every release; must not precede the proof
 		return nil
 	case nodeconfig.CleanPods:
-		_, err := node.Evict(
-			ctx,
-			f.requireNodeFailing,
-			cluster.Options{Budget: f.budget, OnPod: f.evicted},
-			cluster.Progress{},
-		)
+		_, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{OnPod: f.evicted}, cluster.Progress{})
 		return err
 	case nodeconfig.DetachVolumes:
-		pods, err := node.Evict(
-			ctx,
-			f.requireNodeFailing,
-			cluster.Options{Budget: f.budget, OnPod: f.evicted},
-			cluster.Progress{},
-		)
+		pods, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{OnPod: f.evicted}, cluster.Progress{})
 		if err == nil && !f.shownReady() {
 			// The machine may run, with pods that were not evicted or are not listed any more. The
 			// release frees pods and volumes when it has no power.

@@ -16,8 +16,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// lookedAt counts the times that controllers read n1. Each takes a while, so that a fence that repeats
-// itself for ever does not stop the time. Other requests go to others.
+// lookedAt counts the times that controllers read n1. Each takes a while, so that a fence that
+// repeats itself for ever does not stop the time. Other requests go to others.
 func (w *world) lookedAt(others func(*http.Request) *http.Response) *int {
 	looks := 0
 	w.proxy = func(r *http.Request) *http.Response {
@@ -44,8 +44,8 @@ func (w *world) evicts(evictions *int) func(*http.Request) *http.Response {
 	}
 }
 
-// underPressure loses n1 by a condition of its kubelet. When its machine is lost too, Kubernetes sets all
-// conditions of the kubelet to Unknown, also the one that the fence began with.
+// underPressure loses n1 by a condition of its kubelet. When its machine is lost too, Kubernetes sets
+// all conditions of the kubelet to Unknown, also the one that the fence began with.
 func (w *world) underPressure() {
 	w.t.Helper()
 	w.setCondition("n1", corev1.NodeMemoryPressure, corev1.ConditionTrue)
@@ -77,8 +77,8 @@ func onPressure(c *fencing.Config) {
 	c.Nodes.Triggers = []fencing.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}}
 }
 
-// A node is lost between its first condition and the isolation. Its pods are evicted, for what that is
-// worth, and its fence goes on.
+// A node is lost between its first condition and the isolation. Its pods are evicted, for what that
+// is worth, and its fence goes on.
 func TestMethodsOfANodeThatFailsForAnotherReasonByNow(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.wired("mark-unschedulable clean-pods", "n1-off n1-on", "mark-schedulable", "power_wait=20s\n")
@@ -100,8 +100,8 @@ func TestMethodsOfANodeThatFailsForAnotherReasonByNow(t *testing.T) {
 	})
 }
 
-// The Node of a machine that does not come back is deleted when nothing of it is left to delete, or while
-// it fails for another reason than the one that its fence began with. The fence ends, and others begin.
+// The Node of a machine that does not come back is deleted, and the answer is lost, or it fails for
+// another reason than the one that its fence began with. The fence ends, and others begin.
 func TestDeletedNodeKeepsNoOtherNodeWaiting(t *testing.T) {
 	deleted := func(w *world) {
 		assert.NoError(w.t, w.client.CoreV1().Nodes().Delete(w.ctx, "n1", metav1.DeleteOptions{}))
@@ -144,6 +144,32 @@ func TestDeletedNodeKeepsNoOtherNodeWaiting(t *testing.T) {
 				w.lose("n2")
 				w.ends("n2", v1alpha1.PhaseFinal)
 				assert.Empty(t, w.pods("n2"))
+			})
+		})
+	}
+}
+
+// The limit of deletions is not for evictions, which disruption budgets limit.
+func TestEvictionsDoNotCountAsDeletions(t *testing.T) {
+	for _, method := range []string{"clean-pods", "detach-volumes"} {
+		t.Run(method, func(t *testing.T) {
+			inWorld(t, 5, func(w *world) {
+				w.wired("mark-unschedulable "+method, "n1-off n1-on", "mark-schedulable", "power_wait=1m\n")
+				evictions := 0
+				w.proxy = w.evicts(&evictions)
+				for _, pod := range []string{"db-0", "db-1", "db-2"} {
+					w.pod(pod, "n1")
+				}
+				a := w.start("a", func(c *fencing.Config) {
+					c.Limits.PodsPerMinute = 10
+					c.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+				})
+				defer a.stop()
+				wait(w.ctx, settled)
+				w.setCondition("n1", "Corrupt", corev1.ConditionTrue)
+				w.ends("n1", v1alpha1.PhaseIsolated)
+				assert.Equal(t, 3, evictions)
+				assert.Empty(t, w.pods("n1"))
 			})
 		})
 	}

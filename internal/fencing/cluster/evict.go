@@ -21,7 +21,7 @@ func (n *Node) Undrained(ctx context.Context) ([]string, error) {
 // Evict does a part of the eviction of the node's pods. It is for a node whose pods may run: they
 // end as in a drain, and disruption budgets apply. It does not wait. Call it again after
 // Progress.After, with the returned Progress, until that is Done. This may never happen: budgets
-// may refuse forever, and on a lost node no pod ends.
+// may refuse forever, and on a lost node no pod ends. Options.Budget has no effect.
 //
 // Mirror pods, pods of DaemonSets and pods that have ended stay. Progress.Pods.Refused counts the
 // pods that budgets have refused to evict; that is not an error.
@@ -47,7 +47,7 @@ func (n *Node) Evict(ctx context.Context, prove Proof, options Options, progress
 	progress.Pods.Refused = 0
 	progress.Done = len(pods) == 0
 	var errs []error
-	for i := range asked[:grant(options, len(asked))] {
+	for i := range asked {
 		evicted, err := n.evict(ctx, prove, &asked[i])
 		switch {
 		case apierrors.IsTooManyRequests(err):

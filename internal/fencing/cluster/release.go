@@ -28,7 +28,7 @@ type Options struct {
 	// and no other volumes that other nodes could use too. Nil: all pods, if the machine is off.
 	Storage *Storage
 	// Budget is called with the number of pods before they are released, and returns how many may
-	// be released now. The others follow in later calls. Nil: all at once.
+	// be released now. The others follow in later calls. Nil: all at once. It is not for evictions.
 	Budget func(pods int) int
 	// OnPod is called synchronously for each pod that was released or evicted and counts as
 	// deleted, for example to record Events.
