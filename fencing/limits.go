@@ -45,8 +45,10 @@ type Limits struct {
 	MaxRepeats   int
 	RepeatWindow time.Duration
 
-	// PodsPerMinute limits how many pods are deleted per minute, over all fences. The pods of one
-	// StatefulSet on a node are deleted together and may exceed the limit once. Default: no limit.
+	// PodsPerMinute limits how many pods are released per minute, over all fences: at an even pace that
+	// begins with the first one. A new leader waits for one pod's share of a minute. What is not used
+	// is saved for 5 s, so a minute may have a twelfth and one pod more. Evictions do not count:
+	// disruption budgets limit them. Default: no limit.
 	PodsPerMinute int
 
 	// RequireStorage blocks all fences unless Config.StorageReachable reports true.

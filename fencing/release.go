@@ -98,17 +98,11 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 // budget returns how many pods may go now, over all fences.
 func (f *fence) budget(pods int) int {
 	limits := policy.Limits(f.config.Limits)
-	if limits.PodsPerMinute == 0 {
-		return pods
-	}
 	f.pods.Lock()
 	defer f.pods.Unlock()
-	next, wait := f.spent.Take(time.Now(), 1, limits)
-	f.spent = next
-	if wait > 0 {
-		return 0
-	}
-	return 1
+	var granted int
+	f.spent, granted = f.spent.Take(time.Now(), pods, limits)
+	return granted
 }
 
 // Storage selects the volumes that a node cannot reach after a method of its isolation step. A

@@ -5,34 +5,32 @@ import "time"
 // Budget limits how many pods are deleted per minute, over all fences. It is a value: [Budget.Take]
 // returns the next one.
 //
-// The pods of one StatefulSet on a node are deleted together, however many they are, and paid
-// afterwards. In any minute, at most PodsPerMinute of [Limits] are deleted, plus the pods of one
-// StatefulSet. Ask for each other pod separately.
+// It grants pods at an even pace, PodsPerMinute of [Limits]. What is not used is saved: one pod, and
+// those of 5 s. So no minute has more than PodsPerMinute, a twelfth of it, and one pod.
 //
-// The zero value does not know the recent deletions. It grants nothing for a minute after the first
-// request.
+// The zero value has saved nothing: the pace begins with the first request. So a new process need not
+// know the deletions of the previous one, which kept to the same pace.
 type Budget struct {
-	free time.Time // when all is paid
+	paid time.Time // until when all that has passed is used
 }
 
-// MaxTake is the maximum number of pods in one request.
-const MaxTake = 1_000_000
+// savings is how long a budget saves what is not used, besides one pod. The releases of a node are
+// that far apart when its devices are read in between.
+const savings = 5 * time.Second
 
-// Take requests the deletion of pods now. If the second result is 0, they may be deleted. Otherwise
-// repeat the request after that time, with the returned budget. A number above [MaxTake] counts as
-// MaxTake, and a negative one as 0.
-func (b Budget) Take(now time.Time, pods int, limits Limits) (Budget, time.Duration) {
+// Take requests the deletion of so many pods, and returns how many may be deleted now. Ask for the
+// others later, with the returned budget.
+func (b Budget) Take(now time.Time, pods int, limits Limits) (Budget, int) {
 	if limits.PodsPerMinute == 0 {
-		return b, 0
-	}
-	if b.free.IsZero() {
-		b.free = now.Add(time.Minute)
-	}
-	if wait := b.free.Sub(now); wait > 0 {
-		return b, wait
+		return b, pods
 	}
 	rate := time.Duration(max(limits.PodsPerMinute, 1))
-	cost := time.Duration(min(max(pods, 0), MaxTake)) * time.Minute
-	b.free = now.Add((cost + rate - 1) / rate)
-	return b, 0
+	cost := (time.Minute-1)/rate + 1
+	if b.paid.IsZero() {
+		b.paid = now
+	}
+	saved := min(now.Sub(b.paid), savings+cost)
+	granted := max(0, min(pods, int(saved/cost)))
+	b.paid = now.Add(time.Duration(granted)*cost - saved)
+	return b, granted
 }

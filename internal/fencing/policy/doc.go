@@ -123,5 +123,5 @@
 //   - Rate and repeats of earlier processes are known from records, with the times of other clocks.
 //     An error of such a clock moves the end of a window by as much, and at most by the length of
 //     the window.
-//   - [Budget]: a new process does not know the debt of the previous one, and waits for a minute.
+//   - [Budget]: a new process does not know what the previous one has used, and begins with nothing.
 package policy

@@ -79,28 +79,24 @@ func ExampleOrder() {
 	// control-plane-0
 }
 
-// Three pods of a StatefulSet go together, and are paid for afterwards.
+// Ten pods are to be deleted at 30 per minute. The controller asks every 3 s.
 func ExampleBudget() {
-	limits := policy.Limits{PodsPerMinute: 6}
+	limits := policy.Limits{PodsPerMinute: 30}
 	clock := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	var budget policy.Budget
-	for _, pods := range []int{3, 3, 1, 1} {
-		next, wait := budget.Take(clock, pods, limits)
-		for wait > 0 {
-			fmt.Printf("%s wait for %v\n", clock.Format(time.TimeOnly), wait)
-			clock = clock.Add(wait)
-			next, wait = next.Take(clock, pods, limits)
-		}
-		budget = next
-		fmt.Printf("%s %d may go\n", clock.Format(time.TimeOnly), pods)
+	for left := 10; left > 0; clock = clock.Add(3 * time.Second) {
+		var granted int
+		budget, granted = budget.Take(clock, left, limits)
+		left -= granted
+		fmt.Printf("%s %d may go\n", clock.Format(time.TimeOnly), granted)
 	}
 	// Output:
-	// 12:00:00 wait for 1m0s
-	// 12:01:00 3 may go
-	// 12:01:00 wait for 30s
-	// 12:01:30 3 may go
-	// 12:01:30 wait for 30s
-	// 12:02:00 1 may go
-	// 12:02:00 wait for 10s
-	// 12:02:10 1 may go
+	// 12:00:00 0 may go
+	// 12:00:03 1 may go
+	// 12:00:06 2 may go
+	// 12:00:09 1 may go
+	// 12:00:12 2 may go
+	// 12:00:15 1 may go
+	// 12:00:18 2 may go
+	// 12:00:21 1 may go
 }

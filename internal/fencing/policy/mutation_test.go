@@ -155,12 +155,16 @@ var mutations = []mutation.Mutation{
 		Caught: "TestInvalidLimitsForgetNothing",
 	},
 	{
-		Name: "budgets are rounded down", File: "budget.go", Old: "cost + rate - 1", New: "cost",
+		Name: "budgets are rounded down", File: "budget.go", Old: "(time.Minute-1)/rate + 1", New: "time.Minute/rate",
 		Caught: "TestBudgetIsNeverRoundedInFavourOfHaste",
 	},
 	{
-		Name: "an unknown past is a good one", File: "budget.go", Old: "b.free.IsZero()", New: "false",
+		Name: "an unknown past is a good one", File: "budget.go", Old: "b.paid.IsZero()", New: "false",
 		Caught: "TestBudget",
+	},
+	{
+		Name: "what is not used is saved for ever", File: "budget.go",
+		Old: "min(now.Sub(b.paid), savings+cost)", New: "now.Sub(b.paid)", Caught: "TestBudget",
 	},
 	{
 		Name: "the control plane is first", File: "order.go", Old: "rank(a.ControlPlane), rank(b.ControlPlane)",
