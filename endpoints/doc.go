@@ -108,10 +108,10 @@
 //     returned.
 //   - The first write of a process may arrive after its withdrawal if its answer was lost. The
 //     entry then stays until it expires.
-//   - Two processes with one address and port share an entry, in a ConfigMapStore also if their
-//     protocols differ. The later one keeps it when the other withdraws. A process that starts and is
-//     not ready removes the entry once: it cannot know whether the writer is dead
-//     (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
+//   - Two processes with one address and port number share an entry, also if their protocols differ:
+//     they take it from each other. Let one process publish both. The later one keeps it when the
+//     other withdraws. A process that starts and is not ready removes the entry once: it cannot know
+//     whether the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
 //   - If a Service gets a selector, instances stop refreshing their entries, and stay published
 //     until they end (TestServiceThatGetsASelector).
 //   - An instance is published with its ports even if the Service lacks one of that name and protocol. It

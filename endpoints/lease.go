@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"net/netip"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -74,12 +73,9 @@ func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 	for _, p := range config.Ports {
 		r.Ports = append(r.Ports, registeredPort{p.Name, p.Number, p.Protocol, p.AppProtocol})
 	}
-	name := config.Namespace + "." + config.Service + "." + entryKey(first.Address, first.Port.Number)
-	if protocol := first.Port.Protocol; protocol != corev1.ProtocolTCP { // another process may have it on TCP
-		name += "-" + strings.ToLower(string(protocol))
-	}
 	return &leases{
-		client: client, namespace: l.Namespace, service: config.service(), registration: r, name: name,
+		client: client, namespace: l.Namespace, service: config.service(), registration: r,
+		name:     config.Namespace + "." + config.Service + "." + entryKey(first.Address, first.Port.Number),
 		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
 }

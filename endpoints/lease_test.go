@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,28 +42,6 @@ func TestLeaseOfAnInstance(t *testing.T) {
 			l.Annotations[endpoints.EndpointsAnnotation])
 		assert.Equal(c, l.Name, *l.Spec.HolderIdentity)
 		assert.EqualValues(c, 60, *l.Spec.LeaseDurationSeconds)
-	})
-}
-
-// Two processes of one host answer on one port number, by TCP and by UDP.
-func TestProtocolsOfOnePortNumberHaveLeasesOfTheirOwn(t *testing.T) {
-	inLeases(t, func(c *cluster) {
-		as := func(p corev1.Protocol) func(*endpoints.Config) {
-			return func(config *endpoints.Config) {
-				config.Ports = []endpoints.Port{{Name: "dns-" + strings.ToLower(string(p)), Number: 53, Protocol: p}}
-			}
-		}
-		tcp := newInstance(c, "10.0.0.1", as(corev1.ProtocolTCP))
-		udp := newInstance(c, "10.0.0.1", as(corev1.ProtocolUDP))
-		for range 3 {
-			tcp.once(c)
-			udp.once(c)
-			list, err := c.client.CoordinationV1().Leases("ns").List(c.Context(), metav1.ListOptions{})
-			require.NoError(c, err)
-			require.Len(c, list.Items, 2)
-			assert.Equal(c, "ns.web.ip-10-0-0-1-53", list.Items[0].Name)
-			assert.Equal(c, "ns.web.ip-10-0-0-1-53-udp", list.Items[1].Name)
-		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -240,22 +241,24 @@ func TestRequestThatCannotBeRemoved(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		core, logs := observer.New(zap.WarnLevel)
 		r := &told{}
-		c := w.start("a", func(c *fencing.Config) { c.Events, c.Logger = r, zap.New(core) })
-		defer c.stop()
-		wait(w.ctx, settled)
+		var denies atomic.Bool
 		w.proxy = func(q *http.Request) *http.Response {
-			if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/nodes/n1") {
+			if denies.Load() && q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/nodes/n1") {
 				return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
 			}
 			return nil
 		}
+		c := w.start("a", func(c *fencing.Config) { c.Events, c.Logger = r, zap.New(core) })
+		defer c.stop()
+		wait(w.ctx, settled)
+		denies.Store(true)
 		for i, asked := range []string{"wrong", "wrong again"} {
 			w.commission("n1", asked)
 			wait(w.ctx, 10*time.Minute)
 			assert.Equal(t, i+1, r.count("Warning CommissionRefused"))
 			assert.Equal(t, i+1, logs.FilterMessage("annotation not removed, retrying").Len())
 		}
-		w.proxy = nil
+		denies.Store(false)
 		w.eventually(time.Minute, "the request is removed", func() bool { return !w.asked("n1") })
 	})
 }
@@ -264,16 +267,16 @@ func TestRequestThatCannotBeRemoved(t *testing.T) {
 func TestRequestThatCannotBeRecorded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		core, logs := observer.New(zap.WarnLevel)
-		c := w.start("a", func(c *fencing.Config) { c.Logger = zap.New(core) })
-		defer c.stop()
-		w.cordon("n1", true)
-		wait(w.ctx, settled)
 		w.proxy = func(q *http.Request) *http.Response {
 			if q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/nodefences") {
 				return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
 			}
 			return nil
 		}
+		c := w.start("a", func(c *fencing.Config) { c.Logger = zap.New(core) })
+		defer c.stop()
+		w.cordon("n1", true)
+		wait(w.ctx, settled)
 		w.commission("n1", "0")
 		wait(w.ctx, 10*time.Minute)
 		assert.Equal(t, 1, logs.FilterMessage("commission not started, retrying").Len())

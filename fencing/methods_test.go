@@ -3,6 +3,7 @@ package fencing_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,26 +19,26 @@ import (
 
 // lookedAt counts the times that controllers read n1. Each takes a while, so that a fence that
 // repeats itself for ever does not stop the time. Other requests go to others.
-func (w *world) lookedAt(others func(*http.Request) *http.Response) *int {
-	looks := 0
+func (w *world) lookedAt(others func(*http.Request) *http.Response) *atomic.Int64 {
+	looks := &atomic.Int64{}
 	w.proxy = func(r *http.Request) *http.Response {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/nodes/n1") {
 			time.Sleep(100 * time.Millisecond)
-			looks++
+			looks.Add(1)
 		}
 		return others(r)
 	}
-	return &looks
+	return looks
 }
 
 // evicts deletes pods at once that are to be evicted, and counts them.
-func (w *world) evicts(evictions *int) func(*http.Request) *http.Response {
+func (w *world) evicts(evictions *atomic.Int64) func(*http.Request) *http.Response {
 	return func(r *http.Request) *http.Response {
 		path, ok := strings.CutSuffix(r.URL.Path, "/eviction")
 		if !ok {
 			return nil
 		}
-		*evictions++
+		evictions.Add(1)
 		pod := path[strings.LastIndex(path, "/")+1:]
 		assert.NoError(w.t, w.client.CoreV1().Pods("ns").Delete(w.ctx, pod, metav1.DeleteOptions{}))
 		return answer(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
@@ -83,17 +84,17 @@ func TestMethodsOfANodeThatFailsForAnotherReasonByNow(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.wired("mark-unschedulable clean-pods", "n1-off n1-on", "mark-schedulable", "power_wait=20s\n")
 		w.notReadyFor("n1", "60s")
-		evictions := 0
+		var evictions atomic.Int64
 		looks := w.lookedAt(w.evicts(&evictions))
 		w.pod("db-0", "n1")
 		a := w.start("a", onPressure)
 		defer a.stop()
 		wait(w.ctx, settled)
 		w.underPressure()
-		*looks = 0
+		looks.Store(0)
 		w.eventually(10*time.Minute, "the machine is off", func() bool { return !w.rack.On("n1") })
-		assert.Equal(t, 1, evictions)
-		assert.Less(t, *looks, 200)
+		assert.EqualValues(t, 1, evictions.Load())
+		assert.Less(t, looks.Load(), int64(200))
 		w.cutOff("n1", false)
 		w.ends("n1", v1alpha1.PhaseFinal)
 		w.requireFencedOnce("n1")
@@ -136,9 +137,9 @@ func TestDeletedNodeKeepsNoOtherNodeWaiting(t *testing.T) {
 				wait(w.ctx, settled)
 				c.lose(w)
 				w.eventually(10*time.Minute, "the pod of n1 is released", func() bool { return len(w.pods("n1")) == 0 })
-				*looks = 0
+				looks.Store(0)
 				w.ends("n1", v1alpha1.PhaseFinal)
-				assert.Less(t, *looks, 60)
+				assert.Less(t, looks.Load(), int64(60))
 				_, err := w.client.CoreV1().Nodes().Get(w.ctx, "n1", metav1.GetOptions{})
 				assert.True(t, apierrors.IsNotFound(err))
 				w.lose("n2")
@@ -155,7 +156,7 @@ func TestEvictionsDoNotCountAsDeletions(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			inWorld(t, 5, func(w *world) {
 				w.wired("mark-unschedulable "+method, "n1-off n1-on", "mark-schedulable", "power_wait=1m\n")
-				evictions := 0
+				var evictions atomic.Int64
 				w.proxy = w.evicts(&evictions)
 				for _, pod := range []string{"db-0", "db-1", "db-2"} {
 					w.pod(pod, "n1")
@@ -168,7 +169,7 @@ func TestEvictionsDoNotCountAsDeletions(t *testing.T) {
 				wait(w.ctx, settled)
 				w.setCondition("n1", "Corrupt", corev1.ConditionTrue)
 				w.ends("n1", v1alpha1.PhaseIsolated)
-				assert.Equal(t, 3, evictions)
+				assert.EqualValues(t, 3, evictions.Load())
 				assert.Empty(t, w.pods("n1"))
 			})
 		})

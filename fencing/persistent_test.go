@@ -36,7 +36,7 @@ func status(code int, reason, message string) *http.Response {
 func TestReleaseThatIsRefusedStopsNoOtherFence(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		var over atomic.Bool
-		refused := 0
+		var refused atomic.Int64
 		w.proxy = func(r *http.Request) *http.Response {
 			if over.Load() || r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/nodes/n1") {
 				return nil
@@ -46,7 +46,7 @@ func TestReleaseThatIsRefusedStopsNoOtherFence(t *testing.T) {
 			if !bytes.Contains(body, []byte("out-of-service")) {
 				return nil
 			}
-			refused++
+			refused.Add(1)
 			return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
 		}
 		w.pod("db-0", "n1")
@@ -65,7 +65,7 @@ func TestReleaseThatIsRefusedStopsNoOtherFence(t *testing.T) {
 		assert.Positive(t, r.count("Warning StepFails"))
 		w.lose("n2")
 		w.ends("n2", v1alpha1.PhaseFinal)
-		assert.Less(t, refused, 600, "one in 2 s")
+		assert.Less(t, refused.Load(), int64(600), "one in 2 s")
 		assert.Less(t, logs.Len(), 30)
 		over.Store(true)
 		w.cutOff("n1", false)
@@ -88,7 +88,7 @@ func TestRecordThatIsRefusedStopsNoOtherFence(t *testing.T) {
 			inWorld(t, 5, func(w *world) {
 				breaches := w.referee()
 				var over atomic.Bool
-				refused := 0
+				var refused atomic.Int64
 				w.proxy = func(r *http.Request) *http.Response {
 					if over.Load() || r.Method != http.MethodPut ||
 						!strings.HasSuffix(r.URL.Path, "/node-fence-n1/status") {
@@ -99,7 +99,7 @@ func TestRecordThatIsRefusedStopsNoOtherFence(t *testing.T) {
 					if !slices.ContainsFunc(c.writes, func(s string) bool { return bytes.Contains(body, []byte(s)) }) {
 						return nil
 					}
-					refused++
+					refused.Add(1)
 					return status(http.StatusForbidden, "Forbidden", `admission webhook "w" denied the request: no`)
 				}
 				w.pod("db-0", "n1")
@@ -125,7 +125,7 @@ func TestRecordThatIsRefusedStopsNoOtherFence(t *testing.T) {
 				assert.EqualValues(t, 1, blocked.Load())
 				w.lose("n2")
 				w.ends("n2", v1alpha1.PhaseFinal)
-				assert.Less(t, refused, 400, "one in 2 s")
+				assert.Less(t, refused.Load(), int64(400), "one in 2 s")
 				assert.Less(t, logs.Len(), 30)
 				over.Store(true)
 				w.ends("n1", v1alpha1.PhaseBooting)
