@@ -15,13 +15,17 @@ type destination struct {
 	protocol corev1.Protocol
 }
 
+func destinationOf(e Endpoint) destination {
+	return destination{e.Address, e.Port.Number, e.Port.Protocol}
+}
+
 func destinationsOf(s *discoveryv1.EndpointSlice) []destination {
 	if s == nil {
 		return nil
 	}
 	var all []destination
 	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{s}) {
-		all = append(all, destination{e.Address, e.Port.Number, e.Port.Protocol})
+		all = append(all, destinationOf(e))
 	}
 	return all
 }

@@ -96,10 +96,10 @@ func TestNothingIsMissingBetweenTwoWrites(t *testing.T) {
 			s := newStage(t, c[0])
 			after := map[destination]bool{}
 			for _, e := range c[1] {
-				after[destination{e.Address, e.Port.Number, e.Port.Protocol}] = true
+				after[destinationOf(e)] = true
 			}
 			for _, e := range c[0] {
-				if d := (destination{e.Address, e.Port.Number, e.Port.Protocol}); after[d] {
+				if d := destinationOf(e); after[d] {
 					s.kept = append(s.kept, d)
 				}
 			}

@@ -182,8 +182,8 @@ type change struct {
 }
 
 // changes returns the writes that replace the standing slices by wanted. Those that only add
-// endpoints come first and those that remove them last, so that an endpoint that moves to another
-// slice is never missing.
+// endpoints come first and those that remove them last. Of the order that keeps an endpoint from being
+// missing while it moves, see coverage.
 func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) []change {
 	var all []change
 	kept := map[string]bool{}

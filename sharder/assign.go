@@ -33,7 +33,7 @@ func (e *session) work(ctx context.Context, hanging bool) {
 			placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
 		}
 		if !errors.Is(err, errMoving) {
-			i.hung = err != nil && time.Since(began) >= hangsAfter
+			i.hung = err != nil && time.Since(began) >= protocol.HangsAfter
 			e.finish(ctx, i, placed, err)
 		}
 	}

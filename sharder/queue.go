@@ -36,7 +36,7 @@ type item struct {
 	slot     bool        // has a drain slot
 	failures int
 	wrote    bool   // the object was written since the item was taken
-	hung     bool   // the last attempt failed, and held up a worker for hangsAfter
+	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
 	said     string // the failure logged last
 
 	queued bool // in urgent, ready or hanging
@@ -169,9 +169,6 @@ const (
 	// patience is how many failures, within some two seconds, others wait for before they go on
 	// without the object.
 	patience = 6
-	// hangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch
-	// waits for a webhook that cannot be reached.
-	hangsAfter = time.Second
 )
 
 // waits reports whether others go on without the item: it has failed more than patience times, or hung,

@@ -113,7 +113,7 @@ type informer struct {
 	hanging   addressQueue  // of objects that are in hung; set with queue
 
 	said sync.Map // keys: the objects about which a warning was logged
-	hung sync.Map // keys: the objects whose last attempt failed after hangsAfter or more
+	hung sync.Map // keys: the objects whose last attempt failed after protocol.HangsAfter or more
 
 	mu      sync.Mutex
 	listed  bool             // guarded by mu: the first list has begun
@@ -123,10 +123,6 @@ type informer struct {
 }
 
 type addressQueue = workqueue.TypedRateLimitingInterface[protocol.Address]
-
-// hangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch waits
-// for a webhook that cannot be reached.
-const hangsAfter = time.Second
 
 // covers reports whether the informer may show objects of a namespace; empty: any.
 func (i *informer) covers(namespace string) bool {
@@ -265,7 +261,7 @@ func (i *informer) settleNext(ctx context.Context, queue addressQueue) bool {
 			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
 				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
-		if time.Since(began) < hangsAfter {
+		if time.Since(began) < protocol.HangsAfter {
 			i.hung.Delete(at)
 			i.queue.AddRateLimited(at)
 		} else {

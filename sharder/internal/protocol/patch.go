@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,10 @@ import (
 
 // FieldManager is the field manager of the sharder's patches.
 const FieldManager = "bellwether-sharder"
+
+// HangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch
+// waits for a webhook that cannot be reached.
+const HangsAfter = time.Second
 
 // MergePatch returns the JSON merge patch that sets an object's labels and record. The API server
 // refuses it unless the object has this UID and version: a decision on a stale object must not be
