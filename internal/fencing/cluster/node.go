@@ -145,9 +145,9 @@ func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) 
 			return nil, err
 		}
 		send := func(ctx context.Context) error {
-			_, err := n.client.CoreV1().Nodes().Patch(ctx, n.config.Name, types.JSONPatchType, patch,
+			answer, err := n.client.CoreV1().Nodes().Patch(ctx, n.config.Name, types.JSONPatchType, patch,
 				metav1.PatchOptions{})
-			return err
+			return kube.Named(answer, n.config.Name, err)
 		}
 		if prove != nil {
 			last = act(ctx, prove, send)

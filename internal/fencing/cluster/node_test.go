@@ -233,6 +233,17 @@ func TestTaintsOfAnEarlierIncidentAreOurs(t *testing.T) {
 	assert.Empty(t, w.node(t).Spec.Taints)
 }
 
+// An empty object with 200 is a proxy's answer. It does not say that the Node was changed.
+func TestAnswerThatIsNotTheNodeChangesNothing(t *testing.T) {
+	fenced := corev1.Taint{Key: v1alpha1.TaintFenced, Value: "3", Effect: corev1.TaintEffectNoSchedule}
+	w := newWorld(t, worker(fenced))
+	w.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &corev1.Node{}, nil
+	})
+	assert.ErrorContains(t, w.MarkSchedulable(t.Context()), "the answer is not an API server's")
+	assert.Len(t, w.node(t).Spec.Taints, 1)
+}
+
 func TestForeignOutOfServiceTaintStays(t *testing.T) {
 	t.Parallel()
 	foreign := corev1.Taint{
