@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // It counts the requests of a steady state, and those that the death of one of ten instances costs.
 // BENCHMARKS.md has the figures.
 func TestSimulatedCostsOfInstances(t *testing.T) {
+	proof.Simulation(t)
 	inBoth(t, func(c *cluster) {
 		begun := 0
 		for _, e := range []struct{ n, rounds int }{{3, 5}, {10, 5}, {100, 1}} {

@@ -17,6 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // middle is an incident of n1 that is under way, and what an admin does then.
@@ -147,6 +148,7 @@ func (i *middle) bootsIntoWork() {
 // Whatever people do to a fence, in whichever phase: no pod is freed whose machine runs, no machine
 // loses its power twice, the fence ends, and nothing happens afterwards.
 func TestSimulatedAdmins(t *testing.T) {
+	proof.Simulation(t)
 	for _, phase := range []v1alpha1.Phase{
 		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering,
 		v1alpha1.PhaseVerifying, v1alpha1.PhaseReleasing, v1alpha1.PhaseRestoring,

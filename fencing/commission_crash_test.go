@@ -4,7 +4,6 @@ package fencing_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -14,13 +13,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // A controller dies just before or just after each of its effects in turn while it commissions a
 // node. Another one goes on. The machine loses its power at most once and has it in the end. The
 // node is reported as proved exactly if it was.
 func TestSimulatedDeathsInACommission(t *testing.T) {
+	proof.Simulation(t)
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
 			d := &death{after: after, left: n}
@@ -252,6 +252,6 @@ var mutations = []mutation.Mutation{
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+func TestMutationsAreCaught(t *testing.T) {
+	mutation.Catch(t, mutations)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // errDead is what a process that has died would see.
@@ -112,6 +113,7 @@ func (w *world) doom(name string, d *death, changes ...func(*fencing.Config)) *r
 // A controller dies at each of its effects in turn, just before or just after it, and another one
 // goes on.
 func TestSimulatedDeaths(t *testing.T) {
+	proof.Simulation(t)
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
 			d := &death{after: after, left: n}
@@ -156,6 +158,7 @@ func TestSimulatedDeaths(t *testing.T) {
 // The API server is out of reach from each of the controller's requests on, in turn, for so long:
 // the fence goes on within 5 s of its return.
 func TestSimulatedOutages(t *testing.T) {
+	proof.Simulation(t)
 	never := &death{left: 1 << 30}
 	undisturbed := outage(t, never, 0)
 	for _, length := range []time.Duration{time.Second, 10 * time.Second, time.Minute} {

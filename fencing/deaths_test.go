@@ -17,7 +17,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeathsOfNodes: a test that fails has it "+
@@ -27,7 +27,7 @@ var firstDeath = flag.Uint64("death", 0, "seed of the first of TestSimulatedDeat
 // least.
 func deaths(t *testing.T) iter.Seq[uint64] {
 	t.Helper()
-	soak, err := time.ParseDuration(cmp.Or(os.Getenv(sim.SoakVariable), "0s"))
+	soak, err := time.ParseDuration(cmp.Or(os.Getenv(proof.SoakVariable), "0s"))
 	require.NoError(t, err)
 	first, least, until := *firstDeath, 40, time.Now().Add(soak)
 	if soak > 0 {
@@ -46,6 +46,7 @@ func deaths(t *testing.T) iter.Seq[uint64] {
 // of many ways, and perhaps with the leader on it. Its pods are released within the bound, and
 // never while it runs.
 func TestSimulatedDeathsOfNodes(t *testing.T) {
+	proof.Simulation(t)
 	ways := []struct {
 		name   string
 		before func(w *world) // long before
@@ -118,7 +119,7 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 		require.False(t, t.Failed())
 	}
 	summary := fmt.Sprintf("%d deaths, all released, after %v at most", died, longest.Round(time.Second))
-	if os.Getenv(sim.SoakVariable) != "" {
+	if proof.Soaking() {
 		fmt.Printf("soak: %s: %s\n", t.Name(), summary) // a log would be shown only on failure
 	}
 	t.Log(summary)

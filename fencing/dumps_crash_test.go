@@ -11,11 +11,13 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // A controller dies at each of its effects in turn, just before or just after it, while a dump is
 // written, and another one goes on.
 func TestSimulatedDeathsInADump(t *testing.T) {
+	proof.Simulation(t)
 	for _, after := range []bool{false, true} {
 		for n := 1; ; n++ {
 			d := &death{after: after, left: n}

@@ -15,9 +15,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 func TestSimulatedLossOf60Of100(t *testing.T) {
+	proof.Simulation(t)
 	inWorld(t, 100, func(w *world) {
 		c := w.start("a", nil)
 		defer c.stop()
@@ -35,6 +37,7 @@ func TestSimulatedLossOf60Of100(t *testing.T) {
 }
 
 func TestSimulatedLossOf30Of100(t *testing.T) {
+	proof.Simulation(t)
 	inWorld(t, 100, func(w *world) {
 		c := w.start("a", func(c *fencing.Config) { c.Limits.MaxConcurrent, c.Limits.MaxStarts = 3, 1000 })
 		defer c.stop()
@@ -69,6 +72,7 @@ func TestSimulatedLossOf30Of100(t *testing.T) {
 // It takes a while until the record of a fence that may begin says that it has. Those that ask
 // meanwhile count it.
 func TestSimulatedRateWithSlowWrites(t *testing.T) {
+	proof.Simulation(t)
 	const lost, limit, window = 5, 2, 10 * time.Minute
 	inWorld(t, 12, func(w *world) {
 		c := w.start("a", func(c *fencing.Config) {

@@ -3,7 +3,6 @@
 package leaderelection_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be
@@ -138,7 +138,8 @@ var mutations = []struct {
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
+func TestMutationsAreCaught(t *testing.T) {
+	proof.Mutation(t)
 	const module = ".."
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
@@ -154,7 +155,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$",
 				"-test.timeout", "3m")
-			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
+			run.Env = append(proof.OfMutant(), "TMPDIR="+directory) // for the trace that it leaves
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught by:\n%s", out)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 	"github.com/bellwether-k8s/bellwether/internal/sim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
@@ -260,6 +261,7 @@ func holder(w *sim.World) string {
 // TestSimulatedSlowAnswers answers a leader's renewals late, in time for it or too late, and then
 // no more. An elector that counts from the answer outlives its record.
 func TestSimulatedSlowAnswers(t *testing.T) {
+	proof.Simulation(t)
 	s := election((*sim.Process).Exit, nil)
 	s.Duration = 80 * time.Second
 	for _, delay := range []time.Duration{2800 * time.Millisecond, 4900 * time.Millisecond, 9500 * time.Millisecond} {
@@ -282,6 +284,7 @@ func TestSimulatedSlowAnswers(t *testing.T) {
 
 // TestSimulatedHandovers ends leaders whose work takes five seconds to stop.
 func TestSimulatedHandovers(t *testing.T) {
+	proof.Simulation(t)
 	const handovers, every = 100, 20 * time.Second
 	s := election((*sim.Process).Exit, nil)
 	s.Duration = handovers * every

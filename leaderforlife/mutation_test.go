@@ -3,11 +3,9 @@
 package leaderforlife_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations remove safeguards one at a time.
@@ -100,5 +98,5 @@ var mutations = []mutation.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations)
 }

@@ -4,7 +4,6 @@ package sharder_test
 
 import (
 	"cmp"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // mutations are plausible mistakes in lines whose reason is not known. A schedule of the simulation
@@ -84,7 +83,8 @@ var mutations = []struct {
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
+func TestMutationsAreCaught(t *testing.T) {
+	proof.Mutation(t)
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 			run := exec.CommandContext(t.Context(), binary, "-test.run",
 				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
 			// The run ends with the first violation, and leaves a trace in the directory.
-			run.Env = append(os.Environ(), sim.SoakVariable+"=2m", "TMPDIR="+directory)
+			run.Env = append(proof.OfMutant(), proof.SoakVariable+"=2m", "TMPDIR="+directory)
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught:\n%s", out)

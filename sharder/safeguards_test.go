@@ -3,11 +3,9 @@
 package sharder_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // safeguards are mutations of lines whose loss a simulation finds rarely or late. A separate test
@@ -198,7 +196,7 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
-func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
-	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+// TestMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
+func TestMutationsOfSafeguardsAreCaught(t *testing.T) {
+	mutation.Catch(t, safeguards)
 }

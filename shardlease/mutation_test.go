@@ -1,11 +1,9 @@
 package shardlease_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations remove what makes a claimed name the right one.
@@ -51,5 +49,5 @@ var mutations = []mutation.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+	mutation.Catch(t, mutations)
 }

@@ -1,7 +1,6 @@
 package handover_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
@@ -45,5 +44,5 @@ var mutations = []mutation.Mutation{
 }
 
 func TestMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv("BELLWETHER_SOAK") != "")
+	mutation.Catch(t, mutations)
 }

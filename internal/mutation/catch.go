@@ -2,11 +2,12 @@ package mutation
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // Mutation is a plausible mistake: a change of a line whose reason is not known.
@@ -22,11 +23,13 @@ type Mutation struct {
 // share is the number of mutations per mutation that is tried, unless all are tried.
 const share = 4
 
-// Catch fails for every mutation that its test does not catch. Each mutation takes a build. So,
-// unless all is set, Catch tries only every fourth, and checks of the others only that Old occurs.
-// The flags are for the test.
-func Catch(t *testing.T, mutations []Mutation, all bool, flags ...string) {
+// Catch fails for every mutation that its test does not catch. The flags are for that test. Because
+// each mutation takes a build, Catch tries only every fourth unless the run is a soak, and only checks
+// that Old occurs for the others. The test is skipped unless mutations are asked for, see package proof.
+func Catch(t *testing.T, mutations []Mutation, flags ...string) {
 	t.Helper()
+	proof.Mutation(t)
+	all := proof.Soaking()
 	if !all {
 		t.Logf("one in %d of %d mutations is tried; a soak tries all", share, len(mutations))
 	}
@@ -52,7 +55,7 @@ func (m Mutation) catch(t *testing.T, overlay string, flags []string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := exec.CommandContext(t.Context(), binary, append([]string{"-test.run", "^" + m.Caught + "$"}, flags...)...)
-	run.Env = append(os.Environ(), "BELLWETHER_SOAK=") // the test, not its soak
+	run.Env = proof.OfMutant()
 	out, err := run.CombinedOutput()
 	var failed *exec.ExitError
 	if !errors.As(err, &failed) || !strings.Contains(string(out), "--- FAIL: "+m.Caught) {

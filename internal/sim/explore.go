@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // ReplayVariable names the environment variable with the file of a schedule for [Prove] to run
@@ -54,7 +55,7 @@ func Prove(t *testing.T, s Scenario, b Budget) {
 		return
 	}
 	count, violation := Explore(t, s, b)
-	if os.Getenv(SoakVariable) != "" {
+	if proof.Soaking() {
 		fmt.Printf("soak: %s: %s\n", t.Name(), count) // a log would be shown only on failure
 	}
 	t.Log(count)

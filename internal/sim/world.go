@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // Scenario is a program, and what may happen to it.
@@ -79,7 +79,7 @@ const exitRestart = time.Second
 // priority: then a schedule that takes a second has taken more than two minutes. Otherwise it is less than the
 // limit of go test.
 func patience() time.Duration {
-	if os.Getenv(SoakVariable) != "" {
+	if proof.Soaking() {
 		return 20 * time.Minute
 	}
 	return 8 * time.Minute

@@ -3,11 +3,9 @@
 package nodeconfig_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be
@@ -134,6 +132,6 @@ var mutations = []mutation.Mutation{
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "", "-rapid.nofailfile")
+func TestMutationsAreCaught(t *testing.T) {
+	mutation.Catch(t, mutations, "-rapid.nofailfile")
 }

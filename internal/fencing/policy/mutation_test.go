@@ -3,11 +3,9 @@
 package policy_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // mutations are what may happen to somebody who does not know why a line is there. Each has to be
@@ -172,6 +170,6 @@ var mutations = []mutation.Mutation{
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, mutations, os.Getenv(sim.SoakVariable) != "")
+func TestMutationsAreCaught(t *testing.T) {
+	mutation.Catch(t, mutations)
 }

@@ -3,11 +3,9 @@
 package statemachine_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // commissionMutations are what may happen to somebody who does not know why a line is there. Each
@@ -143,6 +141,6 @@ var commissionMutations = []mutation.Mutation{
 	},
 }
 
-func TestSimulatedCommissionMutationsAreCaught(t *testing.T) {
-	mutation.Catch(t, commissionMutations, os.Getenv(sim.SoakVariable) != "")
+func TestCommissionMutationsAreCaught(t *testing.T) {
+	mutation.Catch(t, commissionMutations)
 }

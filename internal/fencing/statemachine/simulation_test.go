@@ -2,7 +2,6 @@ package statemachine
 
 import (
 	"math"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/bellwether-k8s/bellwether/internal/sim"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // TestSimulatedFences explores scenarios: all of them in full, which takes minutes and gigabytes,
 // while soaking, and otherwise what can go wrong within smaller budgets.
 func TestSimulatedFences(t *testing.T) {
-	_, soak := os.LookupEnv(sim.SoakVariable)
+	proof.Simulation(t)
+	soak := proof.Soaking()
 	for _, c := range scenarios() {
 		t.Run(c.name, func(t *testing.T) {
 			budgets := []budget{{math.MaxUint8, math.MaxUint8, math.MaxUint8, math.MaxUint8}}
@@ -242,7 +242,8 @@ var mutations = []struct {
 	},
 }
 
-func TestSimulatedMutationsAreCaught(t *testing.T) {
+func TestMutationsAreCaught(t *testing.T) {
+	proof.Mutation(t)
 	all := map[string]scenario{}
 	for _, c := range scenarios() {
 		all[c.name] = c

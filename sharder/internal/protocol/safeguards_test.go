@@ -3,11 +3,9 @@
 package protocol
 
 import (
-	"os"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
-	"github.com/bellwether-k8s/bellwether/internal/sim"
 )
 
 // safeguards are mutations that a test of this package must catch by name. See package sharder.
@@ -40,7 +38,7 @@ var safeguards = []mutation.Mutation{
 	},
 }
 
-// TestSimulatedMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
-func TestSimulatedMutationsOfSafeguardsAreCaught(t *testing.T) {
-	mutation.Catch(t, safeguards, os.Getenv(sim.SoakVariable) != "")
+// TestMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
+func TestMutationsOfSafeguardsAreCaught(t *testing.T) {
+	mutation.Catch(t, safeguards)
 }

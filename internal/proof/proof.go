@@ -1,0 +1,52 @@
+// Package proof runs the tests that take minutes only when they are asked for. A plain go test skips
+// them and says which make target runs them.
+package proof
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Variable names the environment variable that asks for proofs. Its value is a list of kinds,
+// separated by commas: simulations, mutations.
+const Variable = "BELLWETHER_PROVE"
+
+// SoakVariable names an environment variable with a duration. Simulations that it is set for run new
+// schedules for that long, and every proof is asked for.
+const SoakVariable = "BELLWETHER_SOAK"
+
+const (
+	simulations = "simulations"
+	mutations   = "mutations"
+)
+
+// Simulation skips a test that simulates many schedules, unless simulations are asked for.
+func Simulation(t testing.TB) {
+	t.Helper()
+	skipUnless(t, simulations)
+}
+
+// Mutation skips a test that builds and runs mutated code, unless mutations are asked for.
+func Mutation(t testing.TB) {
+	t.Helper()
+	skipUnless(t, mutations)
+}
+
+// OfMutant is the environment for the test of a mutated program: simulations run, and run no longer
+// than they do for make simulations.
+func OfMutant() []string {
+	return append(os.Environ(), Variable+"="+simulations, SoakVariable+"=")
+}
+
+func skipUnless(t testing.TB, kind string) {
+	t.Helper()
+	if Soaking() || slices.Contains(strings.Split(os.Getenv(Variable), ","), kind) {
+		return
+	}
+	t.Skipf("not asked for: make %s runs it (%s=%[1]s)", kind, Variable)
+}
+
+// Soaking reports whether [SoakVariable] is set.
+func Soaking() bool { return os.Getenv(SoakVariable) != "" }
