@@ -1,5 +1,5 @@
-# All that a machine with Go, git, make and a C compiler needs to prove and to show Bellwether. Tools and the control
-# plane are built once, into the user's cache directory.
+# Proves and shows Bellwether on a machine with Go, git and make; the race detector also needs a C compiler. Tools and the
+# control plane are built once, into the user's cache directory.
 
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION     := v1.13.0
@@ -27,48 +27,57 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test lint api fix generate unit compat heavy suites suites-unit suites-e2e simulate e2e bench soak chaos demo playground kubectl picture pictures images suites-server controlplane nodes lab verify count e2e-deep e2e-race release-check release-require
+.PHONY: help test verify lint race e2e realnodes simulations mutations compat heavy agents deep upgrades count \
+	api fix generate suites suites-unit suites-e2e suites-server bench soak chaos demo playground kubectl picture pictures images \
+	controlplane nodes lab release-check release-require golangci-lint gotestsum apidiff
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
-test: ## lint, unit tests, end-to-end tests: what has to pass
-	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory e2e
-	@$(MAKE) --no-print-directory count
+# All modules are tested by one go command, so that nothing is compiled twice and waits overlap. The packages that take longest
+# begin first. Garbage costs less than its collection.
+TESTED := . controllerruntime metrics examples/demo examples/controllerruntime internal/e2e
+UNITS  := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
+	./examples/demo/... ./examples/controllerruntime ./examples/controllerruntime/elected ./examples/controllerruntime/operator
 
-verify: ## what proves more by running longer: simulations, mutations, chaos, storms, real fence agents and BMCs, other versions
-	@$(MAKE) --no-print-directory compat
-	@$(MAKE) --no-print-directory heavy
-	@$(MAKE) --no-print-directory simulate
-	@$(MAKE) --no-print-directory e2e-race
-	@$(MAKE) --no-print-directory e2e-deep
-	@$(MAKE) --no-print-directory count
+test: gotestsum ## what to run before each commit: unit tests, and end-to-end tests on an API server in memory
+	@echo "unit tests and end-to-end tests: a minute on 2 cores; the first time, compiling takes two more." \
+		"Packages that have not changed keep their results, unless ARGS=-count=1"
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
+	@{ echo 'go 1.26.0'; for m in $(TESTED); do echo "use ../$$m"; done; } >$(RESULTS)/go.work
+	@CGO_ENABLED=0 GOGC=400 GOWORK="$$PWD/$(RESULTS)/go.work" BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
+		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
+		-vet=off -ldflags='-s -w' -timeout 15m -p 4 $(ARGS) $(UNITS)
+	@echo "Not run: linters, race detector, real control plane, real nodes, simulations, mutations, other versions, fence" \
+		"agents, dashboards, kubectl's plugin. make verify runs all of them; make help lists the parts."
+
+verify: ## everything else, part by part; BUDGET=45m runs the first three, then others in turn, until the time is used
+	@mkdir -p $(RESULTS) && find $(RESULTS) -name '*.json' ! -name test.json -delete
+	@go run ./internal/verify -make '$(MAKE)' $(if $(BUDGET),-budget '$(BUDGET)') \
+		-commits "$$(git rev-list --count HEAD 2>/dev/null || echo 0)"; status=$$?; $(MAKE) --no-print-directory count && exit $$status
 
 # The results of make verify are counted together with those of the make test before it.
-count: $(GOTESTSUM)
+count: gotestsum
 	@echo "== all tests$(if $(filter 0,$(LAB)), BUT THOSE WITH REAL FENCE AGENTS: they are skipped for LAB=0)"
-	@$(GOTESTSUM) --format none --raw-command -- cat $(RESULTS)/*.json
+	@'$(GOTESTSUM)' --format none --hide-summary=skipped --raw-command -- cat $(RESULTS)/*.json
 
-lint: $(LINT) ## linters and go mod tidy, in every module
+lint: golangci-lint ## linters and go mod tidy, in every module
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 4 minutes on 2 cores"
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
+	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && '$(LINT)' run ./...) || exit 1; done
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
 
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
-mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime metrics; do (cd $$m && \
+root="$$PWD" && mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime metrics; do (cd $$m && \
 	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
-		go doc -all $$p > $(abspath $(1))/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt; done); done
+		go doc -all $$p >"$$root/$(1)/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt"; done); done
 endef
 
 api: ## write what the public packages export to docs/api
 	@$(call write-api,docs/api)
 
-fix: $(LINT) ## let the linters format and mend what they can
-	@for m in $(MODULES) $(HEAVY); do (cd $$m && go mod tidy && $(LINT) run --fix ./...) || exit 1; done
+fix: golangci-lint ## let the linters format and mend what they can
+	@for m in $(MODULES) $(HEAVY); do (cd $$m && go mod tidy && '$(LINT)' run --fix ./...) || exit 1; done
 
 generate: ## deep copies and manifests of NodeFence and Widget, from their types; the dashboards
 	@go generate ./fencing/... ./internal/fencing/...
@@ -76,124 +85,95 @@ generate: ## deep copies and manifests of NodeFence and Widget, from their types
 	@go run -C internal/dashboards .
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
-gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out=$$PWD/$(RESULTS)/$(2).json && cd $(1) && \
-	$(GOTESTSUM) --format pkgname --format-hide-empty-pkg --jsonfile $$out -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 15m $(3))
+gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out="$$PWD/$(RESULTS)/$(2).json" && cd $(1) && \
+	'$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 15m $(3))
 
-# What make simulate runs, besides the variants of tests in virtual time (make unit tries a third of those).
-SIMULATIONS := ^TestSimulated|^TestMutationsAreCaught$$
-SIMULATED := ./supervisor ./endpoints ./fencing ./fresh ./internal/handover ./internal/fencing/statemachine \
-	./internal/fencing/nodeconfig ./internal/fencing/policy ./internal/fencing/nodestate ./internal/lease ./internal/leasehold \
-	./internal/sim ./leaderelection ./leaderforlife ./shardlease ./sharder ./sharder/replica ./sharder/shard \
-	./sharder/internal/protocol
-
-# These take more than 3 s each with the race detector, in virtual time; a tenth of that without. make unit runs them without
-# it, make simulate with it. TestNoTwoShardsWorkOnOneObject stays with it in make unit: there everything happens at once.
-LENGTHY := ^TestALate|^TestANewRootCostsNoListOfChildren$$|^TestAMoveThatEndedHalfwayIsKnown$$|^TestAShardOfAStableNameKeepsItsObjects$$|\
-^TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce$$|^TestEditsOfUsersAreRepaired$$|^TestRollOutOfADeployment$$|\
-^TestOddAnswer|^TestRacingCandidates$$|^TestPlugThatIsOffWhileItsNodeWorksProvesNothing$$|^TestNodeThatIsLostAgainAndAgain$$|\
-^TestPlugOfTheMachineThatWasReplacedProvesNothing$$|^TestDeadBMCThenPDUsWithDefaultTimes$$|^TestFewDevicesAreReadAheadAtATime$$|\
-^TestACrashOfTheSharderIsThatOfAShard$$|^TestAChildThatAPolicyDeniesCostsLittle$$|^TestALeaseThatWasCollectedIsNotCreatedAgain$$|\
-^TestAnObjectThatAPolicyDenies|^TestAPageOfLargeObjectsIsNotLarge$$|\
-^TestAResourceThatCannotBeListedStopsNoOther$$|^TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren$$|\
-^TestChildrenOfAStrippedRootAreFound$$|^TestFamiliesMoveTogether$$|^TestFullConfigMapIsAClearErrorAndLosesNothing$$|\
-^TestListsOfChildrenDoNotGrowWithTheShards$$|^TestManyFamiliesMoveInFewBatches$$|\
-^TestNoShardGetsWhatAnotherMayWorkOn$$|^TestThousandsOfTheDeadAreRemoved$$|\
-^TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway$$
-LENGTHY := $(subst | ,|,$(LENGTHY))
-
-# The packages that take longest begin first, and those that wait in real time beside them.
-LONG := ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife
-
-unit: $(GOTESTSUM) ## unit tests with the race detector
-	@echo "unit tests: some 4 minutes on 2 cores, ./sharder the longest; with a cold cache compiling takes 3 more"
-	@$(call gotest,.,unit,-race -skip '$(SIMULATIONS)|$(LENGTHY)' $(LONG) ./...)
-	@$(call gotest,.,unit-lengthy,-run '$(LENGTHY)' ./sharder ./sharder/replica ./endpoints ./fencing ./leaderforlife)
-	@$(call gotest,examples/demo,unit-demo,-race ./...)
-	@$(call gotest,metrics,unit-metrics,-race ./...)
-	@$(call gotest,controllerruntime,unit-controllerruntime,-race -skip '$(SIMULATIONS)' ./...)
-	@$(call gotest,examples/controllerruntime,unit-controllerruntime-example,-race . ./elected ./operator)
+race: gotestsum ## unit tests of all modules with the race detector, and end-to-end tests on an API server in memory
+	@echo "with a cold cache, compiling takes 4 minutes on 2 cores"
+	@$(call gotest,.,race,-race ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife ./...)
+	@$(call gotest,examples/demo,race-demo,-race ./...)
+	@$(call gotest,metrics,race-metrics,-race ./...)
+	@$(call gotest,controllerruntime,race-controllerruntime,-race ./...)
+	@$(call gotest,examples/controllerruntime,race-controllerruntime-example,-race . ./elected ./operator)
+	@$(call gotest,internal/e2e,race-memory,-race ./memory)
 
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
-heavy: $(LINT) $(GOTESTSUM) ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether
+heavy: golangci-lint gotestsum ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether
 	@echo "some 2 minutes, as the programs of the dashboards run for so long; with a cold cache 6 on 2 cores"
-	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(LINT) run ./...) || exit 1; done
+	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && '$(LINT)' run ./...) || exit 1; done
 	@$(foreach m,$(HEAVY),$(call gotest,$(m),heavy-$(notdir $(m)),./...) &&) true
 
 # Everything is built and vetted, and what needs no control plane is tested.
-compat-%: $(GOTESTSUM)
+compat-%: gotestsum
 	@echo "== versions $(subst _, and ,$*) of controller-runtime and client-go; with a cold cache some 2 minutes on 2 cores"
 	@mkdir -p $(RESULTS)
 	@$(call compatible,controllerruntime,module-$@,$*)
-	@$(call gotest,controllerruntime,module-$@,-modfile=$(CURDIR)/$(RESULTS)/module-$@.mod -skip '$(SIMULATIONS)' ./...)
+	@$(call gotest,controllerruntime,module-$@,-modfile='$(CURDIR)/$(RESULTS)/module-$@.mod' ./...)
 	@$(call compatible,examples/controllerruntime,$@,$*)
-	@$(call gotest,examples/controllerruntime,$@,-modfile=$(CURDIR)/$(RESULTS)/$@.mod . ./elected ./operator)
+	@$(call gotest,examples/controllerruntime,$@,-modfile='$(CURDIR)/$(RESULTS)/$@.mod' . ./elected ./operator)
 
 # Usage: $(call compatible,<module>,<name>,<versions>) makes a copy of a go.mod with these versions, and vets the module with it.
-compatible = cd $(1) && m=$(CURDIR)/$(RESULTS)/$(2) && cp go.mod $$m.mod && cp go.sum $$m.sum && \
-	{ go get -modfile=$$m.mod sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$(3))) \
-		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>$$m.log || { cat $$m.log; exit 1; }; } && \
-	go vet -modfile=$$m.mod ./...
+compatible = cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && cp go.sum "$$m.sum" && \
+	{ go get -modfile="$$m.mod" sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$(3))) \
+		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>"$$m.log" || { cat "$$m.log"; exit 1; }; } && \
+	go vet -modfile="$$m.mod" ./...
 
 suites: $(if $(SERVER),suites-server,suites-unit suites-e2e) ## tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes; or end-to-end tests against another kube-apiserver (SERVER=v1.35.4): some 15
 
 # Usage: $(call with,<module>,<name>) makes a copy of a go.mod with these versions.
-with = mkdir -p $(RESULTS) && cd $(1) && cp go.mod $(CURDIR)/$(RESULTS)/$(2).mod && cp go.sum $(CURDIR)/$(RESULTS)/$(2).sum && \
-	go get -modfile=$(CURDIR)/$(RESULTS)/$(2).mod $(foreach m,api apimachinery client-go,k8s.io/$(m)@$(CLIENT_GO)) && go mod tidy -modfile=$(CURDIR)/$(RESULTS)/$(2).mod
+with = mkdir -p $(RESULTS) && cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && cp go.sum "$$m.sum" && \
+	go get -modfile="$$m.mod" $(foreach m,api apimachinery client-go,k8s.io/$(m)@$(CLIENT_GO)) && go mod tidy -modfile="$$m.mod"
 
-suites-unit: $(GOTESTSUM)
+suites-unit: gotestsum
 	@echo "== unit tests with $(CLIENT_GO) of the Kubernetes libraries"
 	@$(call with,.,$@)
-	@$(call gotest,.,$@,-modfile=$(CURDIR)/$(RESULTS)/$@.mod ./...)
+	@$(call gotest,.,$@,-modfile='$(CURDIR)/$(RESULTS)/$@.mod' ./...)
 
 # The tests build programs of the same module: GOFLAGS reaches these, too.
-suites-e2e: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab)
+suites-e2e: gotestsum controlplane $(if $(filter 0,$(LAB)),,lab)
 	@echo "== end-to-end tests with $(CLIENT_GO) of the Kubernetes libraries"
 	@$(call with,internal/e2e,$@)
-	@export GOFLAGS=-modfile=$(CURDIR)/$(RESULTS)/$@.mod && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
+	@export GOFLAGS="'-modfile=$(CURDIR)/$(RESULTS)/$@.mod'" && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
 
 suites-server: export BELLWETHER_KUBERNETES := $(SERVER)
-suites-server: $(GOTESTSUM) controlplane
+suites-server: gotestsum controlplane
 	@echo "== end-to-end tests against Kubernetes $(SERVER)"
-	@$(call gotest,internal/e2e,$@-$(SERVER),-p 2 -parallel 6 -skip '^TestUpgrade|$(E2E_LENGTHY)' $(E2E))
+	@$(call gotest,internal/e2e,$@-$(SERVER),-p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
 
-simulate: $(GOTESTSUM) ## all replicas under faults in virtual time: a tenth of the schedules with the race detector; mutations; all variants
-	@$(call gotest,.,simulate,-p 1 -run '$(SIMULATIONS)' $(SIMULATED))
-	@$(call gotest,controllerruntime,simulate-controllerruntime,-run '$(SIMULATIONS)' .)
-	@$(call gotest,.,variants,-skip '$(SIMULATIONS)' ./fencing)
-	@$(call gotest,.,simulate-race,-race -run '$(SIMULATIONS)|$(LENGTHY)' $(SIMULATED))
+simulations: export BELLWETHER_PROVE := simulations
+simulations: gotestsum ## all replicas under faults in virtual time, in a fixed set of schedules; a tenth of them with the race detector
+	@$(call gotest,.,simulations,-p 1 -run '^TestSimulated' ./...)
+	@$(call gotest,controllerruntime,simulations-controllerruntime,-run '^TestSimulated' .)
+	@$(call gotest,.,simulations-race,-race -run '^TestSimulated' ./...)
 
-# Minutes each, for a claim that others show in seconds, or about real devices. ./cmd/images builds all images twice.
-DEEP := ./chaos ./cmd/images ./fencejobs ./fencing/devices ./fencing/storm ./lab/... ./walkthrough
+mutations: export BELLWETHER_PROVE := mutations
+mutations: gotestsum ## safeguards removed one by one: a test has to catch each
+	@$(call gotest,.,mutations,-p 1 -run 'Mutations.*AreCaught$$' ./...)
+	@$(call gotest,controllerruntime,mutations-controllerruntime,-run 'Mutations.*AreCaught$$' .)
 
 # The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
-# Those that build earlier commits are in e2e-deep. Real nodes run alone: dozens of containers that start at once have others
-# lose theirs, too.
-E2E := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(DEEP) ./realnode/...)")
+AGENTS   := ./fencejobs ./fencing/devices ./lab/...
+DEEP     := ./chaos ./cmd/images ./fencing/storm ./walkthrough
+UPGRADED := ./sharder ./leaderelection ./fencing
+E2E      := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(AGENTS) $(DEEP) ./realnode/... ./memory)")
 
-# These take half a minute each. Only make e2e-race has them.
-E2E_LENGTHY := ^TestRollOutsBesideTheRealControllers$$|^TestMigrationToShardsAndBack$$|^TestAllKindsOfObjects$$|\
-^TestThousandsOfTheDeadAreRemoved$$|^TestFamiliesMoveWhenReplicasComeAndGo$$|^TestFencerThatIsCutOff$$|^TestConcurrentEdits$$|\
-^TestVolumeOfAPodThatIsDeletedByForceStays$$|^TestFenceConsistsOfEffects$$|^TestMixedTeam|^TestServersPauseAndReturnWithTheirData$$|\
-^TestNodeReboots$$|^TestNodeHangs$$|^TestNodeLosesItsNetwork$$|^TestNodeIsOutOfService$$|^TestNodeIsRemovedWhileItRuns$$|^TestKubeletDies$$|\
-^TestHungNodeIsFenced$$|^TestRollOutOfARing$$|^TestPluginShowsARingAndAnElection$$|^TestOperatorOfACustomResource$$
-E2E_LENGTHY := $(subst | ,|,$(E2E_LENGTHY))
+e2e: gotestsum controlplane ## end-to-end tests on a real control plane, with the race detector in tests and programs
+	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
+	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
 
-# The programs that the tests start have the race detector; the tests themselves have it in make verify.
-e2e: $(GOTESTSUM) controlplane nodes ## end-to-end tests on a real control plane
-	@echo "end-to-end tests: some 5 minutes on 2 cores, ./sharder and ./fencing the longest"
-	@$(call gotest,internal/e2e,e2e,-p 2 -parallel 6 -skip '^TestUpgrade|$(E2E_LENGTHY)' $(E2E))
-	@$(call gotest,internal/e2e,e2e-realnode,-p 1 -parallel 6 -skip '$(E2E_LENGTHY)' ./realnode/...)
-	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race -skip '$(E2E_LENGTHY)' ./e2e)
+# Real nodes run alone: dozens of containers that start at once have others lose their Leases.
+realnodes: gotestsum controlplane nodes ## end-to-end tests on nodes with a real kubelet
+	@$(call gotest,internal/e2e,realnodes,-race -p 1 -parallel 6 ./realnode/...)
 
-e2e-race: $(GOTESTSUM) controlplane nodes ## all of them, with the race detector in the tests, too
-	@$(call gotest,internal/e2e,e2e-race,-race -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
-	@$(call gotest,internal/e2e,e2e-race-realnode,-race -p 1 -parallel 6 ./realnode/...)
-	@$(call gotest,examples/controllerruntime,e2e-race-controllerruntime,-race -run '$(E2E_LENGTHY)' ./e2e)
+agents: gotestsum controlplane $(if $(filter 0,$(LAB)),,lab) ## end-to-end tests with real fence agents, BMCs and power distribution units
+	@$(call gotest,internal/e2e,agents,-race -p 1 -parallel 6 $(AGENTS))
 
-e2e-deep: $(GOTESTSUM) controlplane $(if $(filter 0,$(LAB)),,lab) ## those that take minutes, and those with real fence agents
-	@$(call gotest,internal/e2e,e2e-upgrade,-race -run '^TestUpgrade' ./sharder ./leaderelection ./fencing)
-	@$(call gotest,internal/e2e,e2e-deep,-race -p 1 -parallel 6 $(DEEP))
+deep: gotestsum controlplane nodes $(if $(filter 0,$(LAB)),,lab) ## chaos, storms of failures, all images twice, the walkthrough
+	@$(call gotest,internal/e2e,deep,-race -p 1 -parallel 6 $(DEEP))
+
+upgrades: gotestsum controlplane ## earlier commits beside this one
+	@$(call gotest,internal/e2e,upgrades,-race -run '^TestUpgrade' $(UPGRADED))
 
 controlplane: ## build etcd, Kubernetes and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
@@ -241,19 +221,19 @@ kubectl: ## kubectl and its plugin bellwether, in the directory bin
 	@cd cmd/kubectl-bellwether && go build -ldflags="-s -w" -o ../../bin/kubectl-bellwether .
 
 picture: ## the picture in the README, from a run of the demo's chapter about sharding
-	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE=$(CURDIR)/docs/sharding.svg
+	@$(MAKE) --no-print-directory demo CHAPTER=sharding PICTURE='$(CURDIR)/docs/sharding.svg'
 
 pictures: ## the pictures of the dashboards in docs, from a run of programs that serve metrics
 	@echo "building; with a cold cache some 4 minutes; then the programs run for a minute"
-	@go run -C internal/dashboards . -pictures $(CURDIR)/docs
+	@go run -C internal/dashboards . -pictures '$(CURDIR)/docs'
 
 images: ## images of all commands and examples for amd64 and arm64, without a container engine, in .results/images
 	@echo "building images; with a cold cache some minutes"
 	@rm -rf $(RESULTS)/images && mkdir -p $(RESULTS)
-	@go run -C internal/e2e ./cmd/images -root $(CURDIR) -output $(CURDIR)/$(RESULTS)/images \
+	@go run -C internal/e2e ./cmd/images -root '$(CURDIR)' -output '$(CURDIR)/$(RESULTS)/images' \
 		-revision $$(git describe --always --dirty --abbrev=40 --exclude='*') -created $$(git log -1 --format=%cI)
 
-release-check: $(APIDIFF) ## what a release of VERSION (v0.2.0) needs: changelog, modules by version, API; RELEASING.md has the steps
+release-check: apidiff ## what a release of VERSION (v0.2.0) needs: changelog, modules by version, API; RELEASING.md has the steps
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
 
 # Consumers get the versions that these go.mod require. Here, replace directives have the tree beside them.
@@ -261,14 +241,15 @@ release-require: ## have each go.mod require the modules of this repository at V
 	@sed -i -E 's#^(\s+github.com/bellwether-k8s/bellwether(/[a-z]+)?) v[0-9.]+#\1 $(VERSION)#' \
 		$(foreach m,$(filter-out .,$(MODULES) $(HEAVY)),$(m)/go.mod)
 
-$(LINT):
-	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores"
-	@GOBIN=$(@D) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+# Not files for make, whose names cannot have spaces.
+golangci-lint:
+	@test -x '$(LINT)' || { echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores" && \
+		GOBIN='$(dir $(LINT))' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION); }
 
-$(GOTESTSUM):
-	@echo "building gotestsum $(GOTESTSUM_VERSION), once: some seconds"
-	@GOBIN=$(@D) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+gotestsum:
+	@test -x '$(GOTESTSUM)' || { echo "building gotestsum $(GOTESTSUM_VERSION), once: some seconds" && \
+		GOBIN='$(dir $(GOTESTSUM))' go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION); }
 
-$(APIDIFF):
-	@echo "building apidiff $(APIDIFF_VERSION), once: some seconds"
-	@GOBIN=$(@D) go install golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION)
+apidiff:
+	@test -x '$(APIDIFF)' || { echo "building apidiff $(APIDIFF_VERSION), once: some seconds" && \
+		GOBIN='$(dir $(APIDIFF))' go install golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION); }
