@@ -70,6 +70,14 @@ func (p *Pieces) Exited(shard string, at time.Time) {
 	}
 }
 
+// Worked reports whether the last piece of work on an object is a shard's.
+func (p *Pieces) Worked(shard, object string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.all[object]
+	return len(all) > 0 && all[len(all)-1].shard == shard
+}
+
 // Sharder is the shard that became the sharder last.
 func (p *Pieces) Sharder() string {
 	p.mu.Lock()
