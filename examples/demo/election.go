@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
 // election is a chapter: three copies of examples/leaderelection. One works.
 type election struct {
 	*stage
-	terms    *terms
+	terms    *referee.Terms
 	daemons  map[string]*e2e.Process // the latest process of each
 	launched int
 }
 
 func playElection(ctx context.Context, s *stage) error {
-	e := &election{stage: s, terms: newTerms(), daemons: map[string]*e2e.Process{}}
+	e := &election{stage: s, terms: referee.NewTerms(), daemons: map[string]*e2e.Process{}}
 	return e.play(ctx)
 }
 
@@ -39,7 +40,7 @@ func (e *election) play(ctx context.Context) error {
 	if err := errors.Join(e.launch("b"), e.launch("c")); err != nil {
 		return err
 	}
-	blows := []func(context.Context, term) (term, error){e.kill, e.killBoth, e.stop, e.end}
+	blows := []func(context.Context, referee.Term) (referee.Term, error){e.kill, e.killBoth, e.stop, e.end}
 	if !e.supervised() {
 		blows = blows[1:]
 	}
@@ -62,92 +63,93 @@ func (e *election) play(ctx context.Context) error {
 func (e *election) supervised() bool { return e.server != nil || e.cp != nil }
 
 // kill ends the leader without a word. Its supervisor has waited for it, and releases the lease.
-func (e *election) kill(ctx context.Context, leader term) (term, error) {
-	e.say(leader.daemon, "kill -9: its parent knows that it is dead, and releases the lease")
+func (e *election) kill(ctx context.Context, leader referee.Term) (referee.Term, error) {
+	e.say(leader.Daemon, "kill -9: its parent knows that it is dead, and releases the lease")
 	at := time.Now()
-	if err := e.daemons[leader.daemon].Kill(); err != nil {
-		return term{}, err
+	if err := e.daemons[leader.Daemon].Kill(); err != nil {
+		return referee.Term{}, err
 	}
 	next, err := e.successor(ctx, "leads")
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
-	e.result("kill -9: the next leader acted after %v", next.start.Sub(at))
-	return next, e.launch(leader.daemon)
+	e.result("kill -9: the next leader acted after %v", next.Start.Sub(at))
+	return next, e.launch(leader.Daemon)
 }
 
 // killBoth ends the leader and its supervisor, as the end of a container does. The successor has to
 // wait until the lease has expired.
-func (e *election) killBoth(ctx context.Context, leader term) (term, error) {
+func (e *election) killBoth(ctx context.Context, leader referee.Term) (referee.Term, error) {
 	what := "kill -9"
 	if e.supervised() {
 		what += ", its parent too"
 	}
-	e.say(leader.daemon, "%s: the others wait until its record is %v old", what, leaseDuration)
-	p := e.daemons[leader.daemon]
+	e.say(leader.Daemon, "%s: the others wait until its record is %v old", what, leaseDuration)
+	p := e.daemons[leader.Daemon]
 	at := time.Now()
 	if err := syscall.Kill(p.Pid(), syscall.SIGKILL); err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	if _, err := p.Wait(ctx); err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	next, err := e.successor(ctx, "leads: the record has not changed for a lease duration")
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
-	e.result(what+": the next leader acted after %v", next.start.Sub(at))
-	return next, e.launch(leader.daemon)
+	e.result(what+": the next leader acted after %v", next.Start.Sub(at))
+	return next, e.launch(leader.Daemon)
 }
 
 // stop makes the leader miss its deadline without noticing, and wakes it when it has a successor.
-func (e *election) stop(ctx context.Context, leader term) (term, error) {
-	p := e.daemons[leader.daemon]
-	e.say(leader.daemon, "kill -STOP: for this process time stands still")
-	if err := p.Pause(); err != nil {
-		return term{}, err
-	}
+func (e *election) stop(ctx context.Context, leader referee.Term) (referee.Term, error) {
+	p := e.daemons[leader.Daemon]
+	e.say(leader.Daemon, "kill -STOP: for this process time stands still")
 	at := time.Now()
+	if err := p.Pause(); err != nil {
+		return referee.Term{}, err
+	}
 	next, err := e.successor(ctx, "leads")
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	if err := sleep(ctx, calm/2); err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
-	e.say(leader.daemon, "kill -CONT: it wakes, and believes that it leads")
+	e.say(leader.Daemon, "kill -CONT: it wakes, and believes that it leads")
 	if err := p.Resume(); err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	woken := time.Now()
 	exit, err := e.exited(ctx, p, leaderelection.ExitCodeNotLeader)
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
-	e.say(leader.daemon, "%v", exit)
-	e.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.start.Sub(at),
+	e.terms.Excuse(leader.Daemon, at.Add(leaseDuration))
+	e.say(leader.Daemon, "%v", exit)
+	e.result("kill -STOP: the next leader acted after %v; the old one exited %v after it woke", next.Start.Sub(at),
 		exit.At.Sub(woken))
-	return next, e.launch(leader.daemon)
+	return next, e.launch(leader.Daemon)
 }
 
 // end asks the leader to end, as a rollout does.
-func (e *election) end(ctx context.Context, leader term) (term, error) {
-	p := e.daemons[leader.daemon]
-	e.say(leader.daemon, "kill -TERM: it ends its work, then releases the lease")
+func (e *election) end(ctx context.Context, leader referee.Term) (referee.Term, error) {
+	p := e.daemons[leader.Daemon]
+	e.say(leader.Daemon, "kill -TERM: it ends its work, then releases the lease")
 	if err := p.Terminate(); err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	at := time.Now()
 	next, err := e.successor(ctx, "leads")
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
 	exit, err := e.exited(ctx, p, 0)
 	if err != nil {
-		return term{}, err
+		return referee.Term{}, err
 	}
-	e.say(leader.daemon, "%v", exit)
-	e.result("kill -TERM: the next leader acted after %v", next.start.Sub(at))
+	e.say(leader.Daemon, "%v", exit)
+	e.result("kill -TERM: the next leader acted after %v", next.Start.Sub(at))
 	return next, nil
 }
 
@@ -157,7 +159,7 @@ func (e *election) judge() error {
 		return err
 	}
 	e.sum()
-	overlap, acts, terms := e.terms.verdict()
+	overlap, acts, terms := e.terms.Verdict()
 	if overlap != "" {
 		return fmt.Errorf("two daemons led at once: %s", overlap)
 	}
@@ -170,7 +172,7 @@ func (e *election) judge() error {
 func (e *election) launch(name string) error {
 	e.launched++
 	identity := fmt.Sprintf("%s-%d", name, e.launched)
-	command := e.command(identity, func(line string) { e.terms.note(name, line) },
+	command := e.command(identity, func(line string) { e.terms.Note(name, line) },
 		"-identity", identity, "-lease-name", "bellwether-demo", "-work-interval", "20ms")
 	command.Supervised = e.supervised()
 	p, err := e.startWatched(command)
@@ -187,14 +189,14 @@ func (e *election) launch(name string) error {
 }
 
 // successor waits for the next term.
-func (e *election) successor(ctx context.Context, comment string) (term, error) {
+func (e *election) successor(ctx context.Context, comment string) (referee.Term, error) {
 	select {
-	case t := <-e.terms.begun:
-		e.say(t.daemon, "%s", comment)
+	case t := <-e.terms.Begun:
+		e.say(t.Daemon, "%s", comment)
 		return t, nil
 	case <-ctx.Done():
-		return term{}, ctx.Err()
+		return referee.Term{}, ctx.Err()
 	case <-time.After(patience):
-		return term{}, fmt.Errorf("no leader within %v", patience)
+		return referee.Term{}, fmt.Errorf("no leader within %v", patience)
 	}
 }

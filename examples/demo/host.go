@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kubelet"
 )
 
 // host has the nodes of Pods, whose kubelets it plays, and what the processes of Pods get.
@@ -37,9 +38,9 @@ func (s *stage) host(ctx context.Context, client kubernetes.Interface) host {
 	if s.server == nil {
 		return kubernetesHost{s.cp}
 	}
-	h := pretendedHost{s.server, s.dir, map[string]*kubelet{}}
+	h := pretendedHost{s.server, s.dir, map[string]*kubelet.Kubelet{}}
 	for _, node := range nodes {
-		h.kubelets[node] = startKubelet(ctx, client.CoreV1().Pods(s.namespace), node)
+		h.kubelets[node] = kubelet.Start(ctx, client.CoreV1().Pods(s.namespace), node)
 	}
 	return h
 }
@@ -74,7 +75,7 @@ func (kubernetesHost) close() error { return nil }
 type pretendedHost struct {
 	server   *apisim.Standalone
 	dir      string
-	kubelets map[string]*kubelet
+	kubelets map[string]*kubelet.Kubelet
 }
 
 func (pretendedHost) about() string {
@@ -96,7 +97,7 @@ func (h pretendedHost) kubeconfig(_ context.Context, pod *corev1.Pod) (string, e
 
 func (h pretendedHost) close() (err error) {
 	for _, k := range h.kubelets {
-		err = errors.Join(err, k.close())
+		err = errors.Join(err, k.Close())
 	}
 	return err
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 )
 
 // lifeLock is the name of the lock of examples/leaderforlife.
@@ -30,16 +29,7 @@ type life struct {
 	client kubernetes.Interface
 	pods   map[string]*corev1.Pod
 	alive  map[string]*e2e.Process // the latest process of each Pod
-	begun  chan lifetime
-
-	mu  sync.Mutex
-	all []*lifetime // guarded by mu
-}
-
-// lifetime is a process that leads.
-type lifetime struct {
-	pod        string
-	start, end time.Time // end is zero until it has ended
+	lives  *referee.Lives
 }
 
 func playLife(ctx context.Context, s *stage) (err error) {
@@ -55,7 +45,7 @@ func playLife(ctx context.Context, s *stage) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 	l := &life{
 		stage: s, host: h, client: client, pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{},
-		begun: make(chan lifetime, 10),
+		lives: referee.NewLives(),
 	}
 	return l.play(ctx)
 }
@@ -155,7 +145,7 @@ func (l *life) delete(ctx context.Context, leader string) (string, error) {
 	if err := sleep(ctx, calm); err != nil {
 		return "", err
 	}
-	if len(l.begun) > 0 {
+	if len(l.lives.Begun) > 0 {
 		return "", errors.New("somebody leads beside it")
 	}
 	l.say(leader, "its process ends, and then its Pod")
@@ -188,17 +178,11 @@ func (l *life) judge() error {
 		}
 	}
 	l.sum()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i, a := range l.all {
-		for _, b := range l.all[i+1:] {
-			if a.end.After(b.start) && b.end.After(a.start) {
-				return fmt.Errorf("two Pods led at once: %s until %s, %s from %s on", a.pod, a.end.Format(clock), b.pod,
-					b.start.Format(clock))
-			}
-		}
+	overlap, n := l.lives.Verdict()
+	if overlap != "" {
+		return fmt.Errorf("two Pods led at once: %s", overlap)
 	}
-	l.hanging(fmt.Sprintf("Two leaders at once: never (%d processes that led compared).", len(l.all)))
+	l.hanging(fmt.Sprintf("Two leaders at once: never (%d processes that led compared).", n))
 	return nil
 }
 
@@ -237,7 +221,7 @@ func (l *life) start(ctx context.Context, name string) error {
 	p, err := l.group.Start(e2e.Command{
 		Name: fmt.Sprintf("%s-%d", name, time.Now().UnixMilli()), Path: l.program,
 		Env:    []string{"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + l.namespace},
-		OnLine: func(line string) { l.note(name, line) },
+		OnLine: func(line string) { l.lives.Note(name, line) },
 	})
 	l.alive[name] = p
 	return err
@@ -248,35 +232,16 @@ func (l *life) kill(name string) error {
 	if err := l.alive[name].Kill(); err != nil {
 		return err
 	}
-	at := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range l.all {
-		if t.pod == name && t.end.IsZero() {
-			t.end = at
-		}
-	}
+	l.lives.Ended(name, time.Now())
 	return nil
-}
-
-// note processes a line of a process' log.
-func (l *life) note(pod, line string) {
-	if !strings.Contains(line, `"msg":"working"`) {
-		return
-	}
-	t := &lifetime{pod: pod, start: time.Now()}
-	l.mu.Lock()
-	l.all = append(l.all, t)
-	l.mu.Unlock()
-	l.begun <- *t
 }
 
 // successor waits for the next process that leads.
 func (l *life) successor(ctx context.Context, comment string) (pod string, err error) {
 	select {
-	case t := <-l.begun:
-		l.say(t.pod, "%s", comment)
-		return t.pod, nil
+	case pod = <-l.lives.Begun:
+		l.say(pod, "%s", comment)
+		return pod, nil
 	case <-ctx.Done():
 		return "", ctx.Err()
 	case <-time.After(patience):

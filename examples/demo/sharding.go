@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 )
 
 const (
@@ -28,7 +29,7 @@ type sharding struct {
 	objects *objects
 	census  *census
 	history *history
-	pieces  *pieces
+	pieces  *referee.Pieces
 	shards  map[string]*e2e.Process
 	living  []string // sorted
 }
@@ -43,7 +44,7 @@ func playSharding(ctx context.Context, s *stage) (err error) {
 	}
 	defer func() { err = errors.Join(err, o.remove(context.WithoutCancel(ctx))) }()
 	d := &sharding{
-		stage: s, objects: o, census: newCensus(demoRing), history: newHistory(), pieces: newPieces(),
+		stage: s, objects: o, census: newCensus(demoRing), history: newHistory(), pieces: referee.NewPieces(),
 		shards: map[string]*e2e.Process{},
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,7 +115,7 @@ func (d *sharding) join(ctx context.Context) error {
 
 // kill ends the shard that is also the sharder, so that both need a successor.
 func (d *sharding) kill(ctx context.Context) error {
-	victim := d.pieces.sharder()
+	victim := d.pieces.Sharder()
 	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
 		d.say(victim, "kill -9: it is the sharder, too. Another becomes it after %v,", leaseDuration)
 		d.say(victim, "         and waits until %v have passed, in case it returns", 2*leaseDuration)
@@ -129,7 +130,7 @@ func (d *sharding) end(ctx context.Context) error {
 	p := d.shards[leaving]
 	if err := d.step(ctx, "kill -TERM", leaving+": kill -TERM", func() error {
 		also := ""
-		if leaving == d.pieces.sharder() {
+		if leaving == d.pieces.Sharder() {
 			also = "then the sharder, "
 		}
 		d.say(leaving, "kill -TERM: it ends its work, %sthen its lease", also)
@@ -206,12 +207,12 @@ func (d *sharding) judge(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.pieces.exited(name, exit.At)
+		d.pieces.Exited(name, exit.At)
 	}
 	d.sum()
 	d.hanging(fmt.Sprintf("%d of %d objects have a right checksum, and are with a living shard: %s.",
 		d.census.right(), objectCount, strings.Join(d.living, " or ")))
-	overlap, n := d.pieces.verdict()
+	overlap, n := d.pieces.Verdict()
 	if overlap != "" {
 		return fmt.Errorf("two shards worked on one object at once: %s", overlap)
 	}
@@ -220,7 +221,7 @@ func (d *sharding) judge(ctx context.Context) error {
 }
 
 func (d *sharding) launch(name string) error {
-	p, err := d.run(name, func(line string) { d.pieces.note(name, line) },
+	p, err := d.run(name, func(line string) { d.pieces.Note(name, line) },
 		"-identity", name, "-ring", demoRing, "-resync", "2s", "-work-takes", "5ms", "-journal")
 	if err != nil {
 		return err

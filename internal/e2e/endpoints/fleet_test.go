@@ -2,12 +2,9 @@ package endpoints_test
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 )
 
 const (
@@ -56,10 +53,7 @@ type fleet struct {
 	namespace string
 	client    kubernetes.Interface // an admin's
 	args      []string             // of every instance
-
-	mu      sync.Mutex
-	slices  map[string]*discoveryv1.EndpointSlice // that there are, of ours
-	history [][]string                            // what was published, after each change
+	seen      *referee.Service
 }
 
 // newFleet creates a Service named web in a namespace of its own.
@@ -70,7 +64,7 @@ func newFleet(t *testing.T, cp *e2e.ControlPlane, args ...string) *fleet {
 	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
 	f := &fleet{
-		t: t, cp: cp, namespace: namespace, client: client, slices: map[string]*discoveryv1.EndpointSlice{},
+		t: t, cp: cp, namespace: namespace, client: client,
 		args: append([]string{
 			"-namespace", namespace, "-interval", interval.String(), "-expire-after",
 			expiry.String(),
@@ -85,92 +79,17 @@ func newFleet(t *testing.T, cp *e2e.ControlPlane, args ...string) *fleet {
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.NoError(t, cp.Grant(t.Context(), f.user(), namespace, rules...))
-	f.watch()
+	f.seen = referee.WatchService(t, client, namespace, "web")
 	return f
 }
 
 func (f *fleet) user() string { return f.namespace + "-instance" }
 
-// watch notes every change of the slices, also over restarts of the API server.
-func (f *fleet) watch() {
-	f.t.Helper()
-	selector := discoveryv1.LabelServiceName + "=web," + discoveryv1.LabelManagedBy + "=" + endpoints.ManagedBy
-	source := cache.NewFilteredListWatchFromClient(f.client.DiscoveryV1().RESTClient(), "endpointslices", f.namespace,
-		func(o *metav1.ListOptions) { o.LabelSelector = selector })
-	informer := cache.NewSharedInformer(source, &discoveryv1.EndpointSlice{}, 0)
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { f.note(o.(*discoveryv1.EndpointSlice), true) },
-		UpdateFunc: func(_, o any) { f.note(o.(*discoveryv1.EndpointSlice), true) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			f.note(o.(*discoveryv1.EndpointSlice), false)
-		},
-	})
-	require.NoError(f.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
-	f.t.Cleanup(func() {
-		cancel()
-		running.Wait()
-	})
-	require.True(f.t, cache.WaitForCacheSync(ctx.Done(), informer.HasSynced))
-}
-
-func (f *fleet) note(s *discoveryv1.EndpointSlice, exists bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.slices, s.Name)
-	if exists {
-		f.slices[s.Name] = s
-	}
-	f.history = append(f.history, published(f.slices))
-}
-
-// published is what slices say, as address:port/name, sorted; an address alone for port 443.
-func published(all map[string]*discoveryv1.EndpointSlice) []string {
-	found := []string{}
-	for _, s := range all {
-		for _, e := range s.Endpoints {
-			for _, p := range s.Ports {
-				text := e.Addresses[0]
-				if *p.Port != 443 {
-					text = fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(text), uint16(*p.Port)), *p.Name)
-				}
-				found = append(found, text)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-// now is what is published.
-func (f *fleet) now() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return published(f.slices)
-}
-
-// mark returns a function that returns what was published after each change since.
-func (f *fleet) mark() func() [][]string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	from := len(f.history)
-	return func() [][]string {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return slices.Clone(f.history[from:])
-	}
-}
-
 // requirePublished waits until exactly that is published.
 func (f *fleet) requirePublished(want ...string) {
 	f.t.Helper()
 	slices.Sort(want)
-	require.Eventually(f.t, func() bool { return slices.Equal(want, f.now()) }, patience, poll, "never published %v",
+	require.Eventually(f.t, func() bool { return slices.Equal(want, f.seen.Now()) }, patience, poll, "never published %v",
 		want)
 }
 
@@ -231,11 +150,7 @@ func (f *fleet) listed() []string {
 		LabelSelector: discoveryv1.LabelManagedBy + "=" + endpoints.ManagedBy,
 	})
 	require.NoError(f.t, err)
-	all := map[string]*discoveryv1.EndpointSlice{}
-	for i := range list.Items {
-		all[list.Items[i].Name] = &list.Items[i]
-	}
-	return published(all)
+	return referee.Published(list.Items...)
 }
 
 // patchData merges into the data of a ConfigMap.

@@ -46,7 +46,7 @@ func TestInstancesComeAndGo(t *testing.T) {
 		a, b, c := f.start("a", first), f.start("b", second), f.start("c", third)
 		f.requirePublished(first, second, third)
 
-		since := f.mark()
+		since := f.seen.Mark()
 		require.NoError(t, b.Kill())
 		killed := time.Now()
 		f.requirePublished(first, third)
@@ -83,7 +83,7 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 		f.start("a", first)
 		b := f.start("b", second)
 		f.requirePublished(first, second)
-		since := f.mark()
+		since := f.seen.Mark()
 		require.NoError(t, b.Pause())
 		f.requirePublished(first)
 		require.NoError(t, b.Resume())
@@ -104,7 +104,7 @@ func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	for _, f := range fleets {
 		f.requirePublished(first, second, third)
 	}
-	since := []func() [][]string{fleets[0].mark(), fleets[1].mark()}
+	since := []func() [][]string{fleets[0].seen.Mark(), fleets[1].seen.Mark()}
 	require.NoError(t, cp.APIServer.Restart())
 	require.NoError(t, cp.Ready(t.Context()))
 	require.NoError(t, cp.APIServer.Kill())
@@ -132,7 +132,7 @@ func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 		a, b := f.start("a", first), f.start("b", second)
 		f.requirePublished(first, second)
 		f.requireLog(a, "cannot use the settings, keeping the last expire-duration")
-		since := f.mark()
+		since := f.seen.Mark()
 		f.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
 		f.requireLog(a, `expiry changed	{"expire-duration": "15s"}`)
 		f.patchData("settings", `{"expire-duration":"garbage"}`)
@@ -340,7 +340,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		f := newFleet(t, shared)
 		f.start("a", first)
 		f.requirePublished(first)
-		since := f.mark()
+		since := f.seen.Mark()
 		configMaps := f.client.CoreV1().ConfigMaps(f.namespace)
 		picture := base64.StdEncoding.EncodeToString(make([]byte, 1<<20-200)) // which instances do not count
 		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType,

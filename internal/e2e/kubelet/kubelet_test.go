@@ -1,4 +1,4 @@
-package main
+package kubelet
 
 import (
 	"testing"
@@ -20,8 +20,8 @@ func TestKubeletReportsStatusOfPods(t *testing.T) {
 		client, err := kubernetes.NewForConfig(apisim.NewServer().Client("test").Config())
 		require.NoError(t, err)
 		pods := client.CoreV1().Pods("ns")
-		k := startKubelet(t.Context(), pods, "one")
-		defer func() { assert.NoError(t, k.close()) }()
+		k := Start(t.Context(), pods, "one")
+		defer func() { assert.NoError(t, k.Close()) }()
 		for name, node := range map[string]string{"mine": "one", "other": "two"} {
 			_, err := pods.Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -61,7 +61,7 @@ func TestPausedKubeletCanBeClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, err := kubernetes.NewForConfig(apisim.NewServer().Client("test").Config())
 		require.NoError(t, err)
-		k := startKubelet(t.Context(), client.CoreV1().Pods("ns"), "one")
+		k := Start(t.Context(), client.CoreV1().Pods("ns"), "one")
 		require.NoError(t, k.Pause())
 		_, err = client.CoreV1().Pods("ns").
 			Create(t.Context(),
@@ -69,6 +69,6 @@ func TestPausedKubeletCanBeClosed(t *testing.T) {
 				metav1.CreateOptions{})
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.NoError(t, k.close())
+		assert.NoError(t, k.Close())
 	})
 }

@@ -1,4 +1,4 @@
-package main
+package referee
 
 import (
 	"encoding/json"
@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// pieces is the work of the shards by their own logs. All run on this machine, so their clocks are
-// one.
-type pieces struct {
+// Pieces is the work of the shards of examples/sharding on objects.
+type Pieces struct {
 	mu    sync.Mutex
 	all   map[string][]*piece  // guarded by mu: by object, in the order of their news
 	open  map[[2]string]*piece // guarded by mu: those that have begun, by shard and object
@@ -24,12 +23,13 @@ type piece struct {
 	start, end time.Time // end is zero until it has ended
 }
 
-func newPieces() *pieces {
-	return &pieces{all: map[string][]*piece{}, open: map[[2]string]*piece{}}
+// NewPieces returns an empty record.
+func NewPieces() *Pieces {
+	return &Pieces{all: map[string][]*piece{}, open: map[[2]string]*piece{}}
 }
 
-// note processes a line of a shard's log.
-func (p *pieces) note(shard, line string) {
+// Note processes a line of a shard's log.
+func (p *Pieces) Note(shard, line string) {
 	var entry struct {
 		Message string  `json:"msg"`
 		Seconds float64 `json:"ts"`
@@ -38,7 +38,7 @@ func (p *pieces) note(shard, line string) {
 	if json.Unmarshal([]byte(line), &entry) != nil {
 		return
 	}
-	at := time.UnixMicro(int64(entry.Seconds * 1e6))
+	at := inSeconds(entry.Seconds)
 	key := [2]string{shard, entry.Object}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,8 +58,8 @@ func (p *pieces) note(shard, line string) {
 	}
 }
 
-// exited ends the pieces that a shard had open when its process ended.
-func (p *pieces) exited(shard string, at time.Time) {
+// Exited ends the pieces that a shard had open when its process ended.
+func (p *Pieces) Exited(shard string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, begun := range p.open {
@@ -70,16 +70,24 @@ func (p *pieces) exited(shard string, at time.Time) {
 	}
 }
 
-// sharder is the shard that became the sharder last.
-func (p *pieces) sharder() string {
+// Worked reports whether the last piece of work on an object is a shard's.
+func (p *Pieces) Worked(shard, object string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.all[object]
+	return len(all) > 0 && all[len(all)-1].shard == shard
+}
+
+// Sharder is the shard that became the sharder last.
+func (p *Pieces) Sharder() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.chief
 }
 
-// verdict says whether any object was ever worked on by two shards at the same time, and out of how
+// Verdict says whether any object was ever worked on by two shards at the same time, and out of how
 // many pieces. All shards must have exited.
-func (p *pieces) verdict() (overlap string, count int) {
+func (p *Pieces) Verdict() (overlap string, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for object, all := range p.all {

@@ -1,4 +1,5 @@
-package main
+// Package kubelet plays the kubelet of a node, for processes of this machine that act for Pods.
+package kubelet
 
 import (
 	"context"
@@ -12,10 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelet plays the kubelet of a node. Its Pods run as soon as they exist, and are gone as soon as
+// Kubelet plays the kubelet of a node. Its Pods run as soon as they exist, and are gone as soon as
 // they are to end. The caller that started their processes ends those first, and pauses the kubelet
 // until then.
-type kubelet struct {
+type Kubelet struct {
 	node   string
 	pods   corev1client.PodInterface
 	acting chan struct{} // of capacity 1: full while the kubelet acts, or is paused
@@ -23,33 +24,33 @@ type kubelet struct {
 	ended  chan error
 }
 
-// startKubelet starts one. The caller closes it.
-func startKubelet(ctx context.Context, pods corev1client.PodInterface, node string) *kubelet {
+// Start starts one. The caller closes it.
+func Start(ctx context.Context, pods corev1client.PodInterface, node string) *Kubelet {
 	ctx, stop := context.WithCancel(ctx)
-	k := &kubelet{node: node, pods: pods, acting: make(chan struct{}, 1), stop: stop, ended: make(chan error, 1)}
+	k := &Kubelet{node: node, pods: pods, acting: make(chan struct{}, 1), stop: stop, ended: make(chan error, 1)}
 	go func() { k.ended <- k.run(ctx) }()
 	return k
 }
 
 // Pause returns when the kubelet does nothing any more.
-func (k *kubelet) Pause() error {
+func (k *Kubelet) Pause() error {
 	k.acting <- struct{}{}
 	return nil
 }
 
 // Resume has it catch up.
-func (k *kubelet) Resume() error {
+func (k *Kubelet) Resume() error {
 	<-k.acting
 	return nil
 }
 
-// close ends it. The error is why it has ended before.
-func (k *kubelet) close() error {
+// Close ends it. The error is why it has ended before.
+func (k *Kubelet) Close() error {
 	k.stop()
 	return <-k.ended
 }
 
-func (k *kubelet) run(ctx context.Context) error {
+func (k *Kubelet) run(ctx context.Context) error {
 	events, err := k.pods.Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + k.node})
 	if err != nil {
 		return fmt.Errorf("kubelet of node %s: %w", k.node, err)
@@ -84,7 +85,7 @@ func (k *kubelet) run(ctx context.Context) error {
 }
 
 // see acts on an event of a Pod. If the Pod changes meanwhile, another event follows.
-func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) error {
+func (k *Kubelet) see(ctx context.Context, pod *corev1.Pod) error {
 	var err error
 	switch {
 	case pod.DeletionTimestamp != nil:
