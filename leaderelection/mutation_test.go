@@ -153,7 +153,7 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$",
-				"-test.timeout", "3m")
+				mutation.Timeout(t))
 			run.Env = append(os.Environ(), "TMPDIR="+directory) // for the trace that it leaves
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -84,6 +85,10 @@ var mutations = []struct {
 	},
 }
 
+// enough is by how many schedules a mutation must be caught. Most are within a hundred. How long they take
+// is a matter of the machine.
+const enough = 2000
+
 func TestSimulatedMutationsAreCaught(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
@@ -98,9 +103,10 @@ func TestSimulatedMutationsAreCaught(t *testing.T) {
 
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run",
-				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
+				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", mutation.Timeout(t))
 			// The run ends with the first violation, and leaves a trace in the directory.
-			run.Env = append(os.Environ(), sim.SoakVariable+"=2m", "TMPDIR="+directory)
+			run.Env = append(os.Environ(), sim.SoakVariable+"=", schedulesVariable+"="+strconv.Itoa(enough),
+				"TMPDIR="+directory)
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught:\n%s", out)
