@@ -34,9 +34,9 @@ var pid1Programs = map[string]func(){
 		process.ReexecIfPID1()
 		timer, err := process.NewKillTimer()
 		must(err)
-		must(timer.Set(time.Second))
+		must(timer.Set(soon))
 		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
-		<-time.After(time.Minute)
+		wait(long)
 	},
 	"is terminated": func() {
 		process.ReexecIfPID1()
