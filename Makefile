@@ -46,7 +46,7 @@ test: gotestsum ## what to run before each commit: unit tests, and end-to-end te
 	@{ echo 'go 1.26.0'; for m in $(TESTED); do echo "use ../$$m"; done; } >$(RESULTS)/go.work
 	@CGO_ENABLED=0 GOGC=400 GOWORK="$$PWD/$(RESULTS)/go.work" BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
 		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
-		-vet=off -ldflags='-s -w' -timeout 15m -p 4 $(ARGS) $(UNITS)
+		-vet=off -ldflags='-s -w' -timeout 40m -p 4 $(ARGS) $(UNITS)
 	@echo "Not run: linters, race detector, real control plane, real nodes, simulations, mutations, other versions, fence" \
 		"agents, dashboards, kubectl's plugin. make verify runs all of them; make help lists the parts."
 
@@ -86,7 +86,7 @@ generate: ## deep copies and manifests of NodeFence and Widget, from their types
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out="$$PWD/$(RESULTS)/$(2).json" && cd $(1) && \
-	'$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 15m $(3))
+	'$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 40m $(3))
 
 race: gotestsum ## unit tests of all modules with the race detector, and end-to-end tests on an API server in memory
 	@echo "with a cold cache, compiling takes 4 minutes on 2 cores"

@@ -71,13 +71,13 @@ func TestARequestOfTheInformerWithoutAnAnswerIsReplacedByAList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inRelister(t, nil, func(s *standby) {
 				begun := time.Now()
-				s.server.Restart(0) // the informer has to ask once more
 				s.connection.Inject(apisim.Faults{LoseRequest: func(r *http.Request) bool {
 					return lost(r) && time.Since(begun) < 12*time.Minute
 				}})
 				if name == "a list" {
 					s.server.Compact()
 				}
+				s.server.Restart(0) // the informer has to ask once more
 				time.Sleep(11 * time.Minute)
 				s.write()
 				time.Sleep(time.Minute)

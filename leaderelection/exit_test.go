@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -53,14 +54,24 @@ func loseLeadership() {
 	})
 }
 
-// releaseLate is a daemon that releases after its term was lost, and goes on.
+// withinEnv is the environment variable with how long the daemon may take from the loss to the release.
+const withinEnv = "BELLWETHER_TEST_WITHIN"
+
+// releaseLate is a daemon that releases after its term was lost, and goes on. It prints a line when it has
+// released.
 func releaseLate() {
+	within, err := time.ParseDuration(os.Getenv(withinEnv))
+	if err != nil {
+		panic(err)
+	}
+	margin := 2 * within // half of which is left for the release
 	client := fake.NewClientset()
 	lost := make(chan struct{})
 	elector, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: "ns", Name: "l", LeaseDuration: 14 * time.Second, MissedRenewals: 1, KernelDeadline: true,
-		Margin: 12 * time.Second, // half of it is left for the release, however slow the machine
-		OnLost: func(error) { close(lost) },
+		Namespace: "ns", Name: "l", LeaseDuration: 2*time.Second + margin, MissedRenewals: 1,
+		KernelDeadline: true,
+		Margin:         margin,
+		OnLost:         func(error) { close(lost) },
 	})
 	if err != nil {
 		panic(err)
@@ -72,7 +83,8 @@ func releaseLate() {
 	if err := elector.Release(context.Background()); !errors.Is(err, leaderelection.ErrNotLeader) {
 		panic(err)
 	}
-	<-time.After(7 * time.Second)
+	fmt.Println("released")
+	<-time.After(within + 500*time.Millisecond)
 	os.Exit(0)
 }
 

@@ -154,7 +154,7 @@ func TestMutationsAreCaught(t *testing.T) {
 
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run", "^TestSimulated"+m.simulation+"$",
-				"-test.timeout", "3m")
+				mutation.Timeout(t))
 			run.Env = append(proof.OfMutant(), "TMPDIR="+directory) // for the trace that it leaves
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError

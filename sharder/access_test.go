@@ -123,8 +123,7 @@ func TestASharderWaitsForTheAPIServer(t *testing.T) {
 	inWorld(t, func(_ *testing.T, w *world) {
 		w.shard("a")
 		w.create(3, "o")
-		defer w.sharder(w.config())()
-		w.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		defer w.sharderWith(w.config(), apisim.Faults{Refuse: apisim.Always})()
 		time.Sleep(time.Minute)
 		w.connection.Inject(apisim.Faults{})
 		time.Sleep(time.Minute)
@@ -150,10 +149,11 @@ func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
 					}}
 					w.shard("a")
 					w.create(30, "o")
-					defer w.sharder(w.config())()
-					if i > 1 { // a 404 at the start says that a resource is not served
-						w.connection.Inject(fault)
+					atFirst := fault
+					if i <= 1 { // a 404 at the start says that a resource is not served
+						atFirst = apisim.Faults{}
 					}
+					defer w.sharderWith(w.config(), atFirst)()
 					time.Sleep(5 * time.Minute)
 					w.connection.Inject(apisim.Faults{})
 					time.Sleep(time.Minute)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,6 +84,10 @@ var mutations = []struct {
 	},
 }
 
+// enough is by how many schedules a mutation must be caught. Most are within a hundred. How long they take
+// is a matter of the machine.
+const enough = 2000
+
 func TestMutationsAreCaught(t *testing.T) {
 	proof.Mutation(t)
 	for _, m := range mutations {
@@ -98,9 +103,9 @@ func TestMutationsAreCaught(t *testing.T) {
 
 			begin := time.Now()
 			run := exec.CommandContext(t.Context(), binary, "-test.run",
-				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", "-test.timeout", "3m")
+				"^"+cmp.Or(m.test, "TestSimulatedFamilies")+"$", mutation.Timeout(t))
 			// The run ends with the first violation, and leaves a trace in the directory.
-			run.Env = append(proof.OfMutant(), proof.SoakVariable+"=2m", "TMPDIR="+directory)
+			run.Env = append(proof.OfMutant(), schedulesVariable+"="+strconv.Itoa(enough), "TMPDIR="+directory)
 			out, err = run.CombinedOutput()
 			var failed *exec.ExitError
 			require.ErrorAs(t, err, &failed, "not caught:\n%s", out)

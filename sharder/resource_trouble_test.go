@@ -288,13 +288,12 @@ func TestTroubleAtTheStartIsOver(t *testing.T) {
 		}
 		w.shard("a")
 		time.Sleep(time.Second)
-		defer w.sharder(c)()
-		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		defer w.sharderWith(c, apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/configmaps") {
 				return apisim.Oddities[3](q)
 			}
 			return nil
-		}})
+		}})()
 		time.Sleep(5 * time.Second)
 		w.connection.Inject(apisim.Faults{})
 		w.create(10, "o")

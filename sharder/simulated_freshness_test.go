@@ -41,7 +41,7 @@ func TestSimulatedReturns(t *testing.T) {
 		}
 		runReplica(ctx, p)
 	}
-	sim.Prove(t, s, sim.Schedules(t, 25))
+	sim.Prove(t, s, schedules(t, 25))
 }
 
 // slowWatches is the key of a world whose shards see children late.

@@ -47,7 +47,7 @@ func TestSimulatedHandovers(t *testing.T) {
 				})
 			})
 	}
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // withoutHeir returns a request as a sharder of the previous version sends it: a patch that drains

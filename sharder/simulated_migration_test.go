@@ -24,7 +24,7 @@ import (
 func TestSimulatedMigration(t *testing.T) {
 	s := sharding()
 	s.Main = runEitherRelease
-	sim.Prove(t, s, sim.Schedules(t, 40))
+	sim.Prove(t, s, schedules(t, 40))
 }
 
 // runEitherRelease runs a replica of the sharded release or of the one before. In the end all

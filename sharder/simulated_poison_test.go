@@ -55,7 +55,7 @@ func TestSimulatedPoison(t *testing.T) {
 			})
 	}
 	s.Check = othersHaveTheirOwners
-	sim.Prove(t, s, sim.Schedules(t, 40))
+	sim.Prove(t, s, schedules(t, 40))
 }
 
 // poison is the permanent fault of a world.

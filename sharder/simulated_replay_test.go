@@ -46,7 +46,7 @@ func TestSimulatedReplays(t *testing.T) {
 		})
 		return rule
 	}
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // stripSoon removes all marks of the ring from some of the roots that have just been assigned.

@@ -46,7 +46,7 @@ import (
 // controller, and a sharder that takes part in an election. Processes and connections fail, and a
 // user edits the objects.
 func TestSimulatedShards(t *testing.T) {
-	sim.Prove(t, sharding(), sim.Schedules(t, 50))
+	sim.Prove(t, sharding(), schedules(t, 50))
 }
 
 // TestSimulatedWrites proves the same for the writes that arrive at the server. No write of a
@@ -61,7 +61,7 @@ func TestSimulatedWrites(t *testing.T) {
 		sim.Kill, sim.Terminate, sim.Outage, sim.Restart, sim.Compaction, sim.Interference,
 	}
 	s.Rule = noForeignWrites
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // TestSimulatedFamilies proves the same for families that move often. Users only create roots.
@@ -72,7 +72,7 @@ func TestSimulatedFamilies(t *testing.T) {
 		sim.Terminate, sim.Outage, sim.Restart, sim.Interference,
 	}
 	s.Interfere = populate
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // TestSimulatedAdoptions proves the same for children that get other roots.
@@ -86,7 +86,7 @@ func TestSimulatedAdoptions(t *testing.T) {
 		adopt(w, r)
 		populate(w, r)
 	}
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // TestSimulatedWarmShards proves the same for families if every other replica keeps its caches when its
@@ -103,7 +103,7 @@ func TestSimulatedWarmShards(t *testing.T) {
 			shard: configMaps, sharder: configMaps, warm: strings.ContainsAny(p.Name[:1], "ace"),
 		})
 	}
-	sim.Prove(t, s, sim.Schedules(t, 50))
+	sim.Prove(t, s, schedules(t, 50))
 }
 
 // TestSimulatedDrains proves the same while an administrator has shards drained, and takes that back.
@@ -119,7 +119,7 @@ func TestSimulatedDrains(t *testing.T) {
 		_, _ = leasesOf(w).Patch(context.Background(), string(rune('a'+r.IntN(3))), types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{})
 	}
-	sim.Prove(t, s, sim.Schedules(t, 20))
+	sim.Prove(t, s, schedules(t, 20))
 }
 
 // oneFamilyOneShard is the rule that no two shards work on a family at the same time, and that no

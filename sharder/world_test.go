@@ -158,8 +158,12 @@ func (w *world) patched() map[string]int {
 }
 
 // sharder runs a sharder until stop is called.
-func (w *world) sharder(c Config) (stop func()) {
+func (w *world) sharder(c Config) (stop func()) { return w.sharderWith(c, apisim.Faults{}) }
+
+// sharderWith is sharder with faults that its connection has from the first request on.
+func (w *world) sharderWith(c Config, faults apisim.Faults) (stop func()) {
 	w.connection = w.server.Client("sharder")
+	w.connection.Inject(faults)
 	kube, meta := w.clients(w.connection, w.proxy)
 	s, err := New(kube, meta, ringtest.TestMapper(), c)
 	require.NoError(w.t, err)

@@ -32,8 +32,30 @@ const (
 	serverEnv = "BELLWETHER_TEST_KUBECONFIG"
 	slowEnv   = "BELLWETHER_TEST_SLOW_SERVER"
 
-	duration, margin = 6 * time.Second, 2 * time.Second
+	timingEnv = "BELLWETHER_TEST_TIMING" // the lease duration and the margin
 )
+
+// timing is that of a term.
+type timing struct{ duration, margin time.Duration }
+
+var (
+	// ample is for what need not wait for the end of any of these times, on a machine however slow.
+	ample = timing{60 * time.Second, 20 * time.Second}
+	// patient has a short margin, for what waits for one, or for the end of what is not killed.
+	patient = timing{60 * time.Second, time.Second}
+)
+
+// brief is a timing for what waits until a term is over, while the machine does the rest in a third of this
+// time. That is three seconds at least.
+func brief(d time.Duration) timing { return timing{d, d / 3} }
+
+func (t timing) String() string { return fmt.Sprint(t.duration, " ", t.margin) }
+
+// timingOf reads what String has written.
+func timingOf(s string) timing {
+	duration, margin, _ := strings.Cut(s, " ")
+	return timing{must(time.ParseDuration(duration)), must(time.ParseDuration(margin))}
+}
 
 var programs = map[string]func(){
 	"leader":           func() { lead(true) },
@@ -42,7 +64,7 @@ var programs = map[string]func(){
 	"young shard":      func() { hold(0) },
 	"daemon": func() { // deaf, and of its own session
 		fmt.Println(os.Getpid())
-		<-time.After(10 * time.Second)
+		<-time.After(10 * timingOf(os.Getenv(timingEnv)).margin)
 	},
 }
 
@@ -65,8 +87,10 @@ func lead(guarded bool) {
 	klog.SetOutput(io.Discard)
 	config := must(clientcmd.BuildConfigFromFlags("", os.Getenv(serverEnv)))
 	leases := kubernetes.NewForConfigOrDie(leaderelection.LeaseConfig(config))
+	timing := timingOf(os.Getenv(timingEnv))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
-		Namespace: "default", Name: "l", LeaseDuration: duration, Margin: margin, Supervisor: parent.Client(config),
+		Namespace: "default", Name: "l", LeaseDuration: timing.duration, Margin: timing.margin, MissedRenewals: 1,
+		Supervisor: parent.Client(config),
 	}))
 	if guarded {
 		config.Wrap(elector.WrapTransport)
@@ -90,8 +114,9 @@ func hold(minUptime time.Duration) {
 	klog.LogToStderr(false) // what client-go logs of a busy machine is no answer
 	klog.SetOutput(io.Discard)
 	config := must(clientcmd.BuildConfigFromFlags("", os.Getenv(serverEnv)))
+	timing := timingOf(os.Getenv(timingEnv))
 	shard := must(shardlease.New(kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(config)), shardlease.Config{
-		Namespace: "default", Ring: "r", Identity: "l", LeaseDuration: duration, Margin: margin,
+		Namespace: "default", Ring: "r", Identity: "l", LeaseDuration: timing.duration, Margin: timing.margin,
 		Supervisor: parent.Client(config), MinUptime: minUptime, Logger: zap.NewNop(),
 	}))
 	config.Wrap(shard.WrapTransport)

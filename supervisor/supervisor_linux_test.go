@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,12 +65,14 @@ func (r *releases) set(look func()) {
 	r.look = look
 }
 
-func start(t *testing.T, program string, env ...string) family {
+func start(t *testing.T, program string, timing timing, env ...string) family {
 	t.Helper()
-	return startWith(t, program, (*subprocess.Child).Start, env...)
+	return startWith(t, program, (*subprocess.Child).Start, timing, env...)
 }
 
-func startWith(t *testing.T, program string, start func(*subprocess.Child) *subprocess.Child, env ...string) family {
+func startWith(t *testing.T, program string, start func(*subprocess.Child) *subprocess.Child, timing timing,
+	env ...string,
+) family {
 	t.Helper()
 	server, err := apisim.Listen(t.Context())
 	require.NoError(t, err)
@@ -91,7 +94,7 @@ func startWith(t *testing.T, program string, start func(*subprocess.Child) *subp
 			}
 		}
 	})
-	f.Env = append(append(f.Env, serverEnv+"="+file), env...)
+	f.Env = append(append(f.Env, serverEnv+"="+file, timingEnv+"="+timing.String()), env...)
 	start(f.Child)
 	f.leader = f.Line()
 	return f
@@ -127,7 +130,7 @@ func TestLeaseOfADeadProcessIsReleased(t *testing.T) {
 		} {
 			t.Run(test.name+kind, func(t *testing.T) {
 				t.Parallel()
-				f := startWith(t, "leader", starts)
+				f := startWith(t, "leader", starts, ample)
 				f.Tell("write")
 				require.Equal(t, "<nil>", f.Line(), "a request that is answered delays nothing")
 				died := time.Now()
@@ -143,7 +146,7 @@ func TestLeaseOfADeadProcessIsReleased(t *testing.T) {
 				said := f.Rest()
 				at, released := f.releases.at()
 				require.True(t, released, said)
-				assert.Less(t, at.Sub(died), margin, "no request is under way: it need not wait")
+				assert.Less(t, at.Sub(died), ample.margin, "no request is under way: it need not wait")
 				assert.Contains(t, said, "its Lease default/l was released")
 				assert.True(t, f.record(t).Released())
 			})
@@ -171,14 +174,14 @@ func TestRequestsUnderWayAreWaitedFor(t *testing.T) {
 	t.Run("a guarded one without an answer", func(t *testing.T) {
 		t.Parallel()
 		address, arrived := hanging(t)
-		f := start(t, "leader", slowEnv+"="+address)
+		f := start(t, "leader", patient, slowEnv+"="+address)
 		f.Tell("write to the slow one")
 		<-arrived
 		f.assertReleasedAfterAMargin(t)
 	})
 	t.Run("unguarded ones, which are not counted", func(t *testing.T) {
 		t.Parallel()
-		start(t, "unguarded leader").assertReleasedAfterAMargin(t)
+		start(t, "unguarded leader", patient).assertReleasedAfterAMargin(t)
 	})
 }
 
@@ -188,12 +191,12 @@ func (f family) assertReleasedAfterAMargin(t *testing.T) {
 	assert.Equal(t, "exit status 137", f.End())
 	at, released := f.releases.at()
 	require.True(t, released, f.Rest())
-	assert.GreaterOrEqual(t, at.Sub(died), margin)
+	assert.GreaterOrEqual(t, at.Sub(died), patient.margin)
 }
 
 func TestDescendantsEndBeforeTheRelease(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
+	f := start(t, "leader", patient)
 	f.Tell("start a daemon")
 	daemon := f.Line()
 	var state string
@@ -205,16 +208,31 @@ func TestDescendantsEndBeforeTheRelease(t *testing.T) {
 	assert.Empty(t, state, "the daemon")
 }
 
+// stoppedUntilItsEnd returns a leader that does something and is stopped then, past the end of its term.
+func stoppedUntilItsEnd(t *testing.T, does func(family)) (f family) {
+	t.Helper()
+	subprocess.InTime(t, 3*time.Second, func(within time.Duration) bool {
+		f = start(t, "leader", brief(within))
+		does(f)
+		pid, err := strconv.Atoi(f.leader)
+		require.NoError(t, err)
+		require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+		require.Eventually(t, func() bool { return !strings.HasPrefix(status(f.leader, "State"), "R") },
+			time.Minute, time.Millisecond)
+		<-time.After(within)
+		return strings.HasPrefix(status(f.leader, "State"), "T") // or it has lost its term, and ended
+	})
+	return f
+}
+
 // The kernel kills a child that is stopped past its deadline, and so do others.
 func TestDescendantsEndPastTheDeadline(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
-	f.Tell("start a daemon")
-	daemon := f.Line()
-	pid, err := strconv.Atoi(f.leader)
-	require.NoError(t, err)
-	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-	<-time.After(duration)
+	var daemon string
+	f := stoppedUntilItsEnd(t, func(f family) {
+		f.Tell("start a daemon")
+		daemon = f.Line()
+	})
 	require.NotEmpty(t, status(daemon, "State"))
 	f.kill(t)
 	assert.Equal(t, "exit status 137", f.End())
@@ -224,7 +242,7 @@ func TestDescendantsEndPastTheDeadline(t *testing.T) {
 
 func TestChildDiesWithItsSupervisor(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
+	f := start(t, "leader", ample)
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
 	f.Send(unix.SIGKILL)
@@ -238,7 +256,7 @@ func TestChildDiesWithItsSupervisor(t *testing.T) {
 	select {
 	case how := <-ended:
 		assert.Equal(t, unix.SIGKILL, how.Signal())
-	case <-time.After(duration):
+	case <-time.After(time.Minute):
 		assert.Fail(t, "the child lives")
 		f.kill(t)
 	}
@@ -247,11 +265,7 @@ func TestChildDiesWithItsSupervisor(t *testing.T) {
 
 func TestNothingIsReleasedPastTheDeadline(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
-	pid, err := strconv.Atoi(f.leader)
-	require.NoError(t, err)
-	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-	<-time.After(duration)
+	f := stoppedUntilItsEnd(t, func(family) {})
 	before := f.record(t)
 	f.kill(t)
 	assert.Equal(t, "exit status 137", f.End())
@@ -261,7 +275,7 @@ func TestNothingIsReleasedPastTheDeadline(t *testing.T) {
 
 func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
+	f := start(t, "leader", ample)
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP)) // it cannot renew meanwhile
@@ -281,7 +295,7 @@ func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
 
 func TestCleanEndNeedsNoSupervisor(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader")
+	f := start(t, "leader", ample)
 	f.Send(unix.SIGTERM) // is forwarded
 	assert.Equal(t, "exit status 0", f.End())
 	assert.True(t, f.record(t).Released())
@@ -292,7 +306,7 @@ func TestShardIsReleasedIfItIsInNoCrashLoop(t *testing.T) {
 	t.Parallel()
 	t.Run("at once", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, "shard")
+		f := start(t, "shard", ample)
 		f.kill(t)
 		assert.Equal(t, "exit status 137", f.End())
 		_, released := f.releases.at()
@@ -300,7 +314,7 @@ func TestShardIsReleasedIfItIsInNoCrashLoop(t *testing.T) {
 	})
 	t.Run("not if it has just begun", func(t *testing.T) {
 		t.Parallel()
-		f := start(t, "young shard")
+		f := start(t, "young shard", ample)
 		f.kill(t)
 		assert.Equal(t, "exit status 137", f.End())
 		assert.Contains(t, f.Rest(), "perhaps in a crash loop")
@@ -310,7 +324,7 @@ func TestShardIsReleasedIfItIsInNoCrashLoop(t *testing.T) {
 
 func TestSupervisorCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader", "BELLWETHER_SUPERVISOR=off")
+	f := start(t, "leader", ample, "BELLWETHER_SUPERVISOR=off")
 	assert.Equal(t, strconv.Itoa(f.Process.Pid), f.leader, "there is one process")
 	f.Send(unix.SIGTERM)
 	assert.Equal(t, "exit status 0", f.End())
@@ -322,7 +336,7 @@ func TestThereIsOneSupervisor(t *testing.T) {
 	for _, value := range []string{"", "1", "on", strconv.Itoa(os.Getpid())} {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
-			f := start(t, "leader", "BELLWETHER_SUPERVISOR="+value)
+			f := start(t, "leader", ample, "BELLWETHER_SUPERVISOR="+value)
 			parent := strconv.Itoa(f.Process.Pid)
 			if value == strconv.Itoa(os.Getpid()) { // as if this process was its supervisor
 				assert.Equal(t, parent, f.leader)

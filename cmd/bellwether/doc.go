@@ -25,8 +25,8 @@
 // expires. Package leaderelection has all rules.
 //
 // SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the program. Signals go to its process
-// group. Without a program, in a candidate, they do nothing. A signal that is ignored at the start,
-// as by nohup, stays ignored, except SIGTERM.
+// group. Without a program, in a candidate, they do nothing. SIGHUP and SIGINT stay ignored, here and in
+// the program, if they are ignored at the start, as nohup and the background of a script have it.
 //
 // The program runs in a process group of its own. On a terminal that is one in the background: it
 // cannot read from the terminal. Redirect its input.

@@ -90,8 +90,8 @@ func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, 
 	return j.code, err
 }
 
-// heeded returns those of the signals that were not ignored at the start. They stay ignored here and in
-// the program, as with nohup.
+// heeded returns those of the signals that were not ignored at the start, as SIGHUP is by nohup. Those that
+// were stay ignored, here and in the program.
 func heeded(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
 
 // job is the program and what it needs.

@@ -59,6 +59,8 @@ type Agents struct {
 
 	mu    sync.Mutex
 	known map[string]known // by name
+
+	patience time.Duration
 }
 
 var _ agent.Agent = (*Agents)(nil)
@@ -105,7 +107,7 @@ func New(c Config) (*Agents, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	return &Agents{config: c, known: map[string]known{}}, nil
+	return &Agents{config: c, known: map[string]known{}, patience: patience}, nil
 }
 
 // Names returns the sorted names of the installed agents.
@@ -235,6 +237,7 @@ func (a *Agents) run(ctx context.Context, name string, input []byte) (outcome, e
 	program := program{
 		path:        filepath.Join(a.config.Directory, name),
 		environment: append(slices.Clone(a.config.Environment), "PATH="+a.config.Path, "LC_ALL=C.UTF-8"),
+		patience:    a.patience,
 	}
 	return program.run(ctx, input)
 }

@@ -28,9 +28,9 @@ type family struct {
 func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 
 // end kills all processes repeatedly until none is found, because a process may start another one
-// before it dies. It returns those that are still there after a while. The leader must have ended,
+// before it dies. It returns those that are still there after some patience. The leader must have ended,
 // and must not have been reaped.
-func (f family) end() (alive []int) {
+func (f family) end(patience time.Duration) (alive []int) {
 	seen := map[int]status{}
 	born, _ := look(f.leader)
 	//nolint:forbidigo // killed processes end soon, whatever the context

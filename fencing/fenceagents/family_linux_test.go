@@ -94,10 +94,15 @@ func TestNothingOutlivesAnAgentThatHasEnded(t *testing.T) {
 	}
 }
 
+// short is a patience that is lost for sure, because what is waited for lives on.
+const short = 300 * time.Millisecond
+
 func TestWhatCannotBeFoundIsReported(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	power, err := f.agents().Power(t.Context(),
+	agents := f.agents()
+	agents.SetPatience(short)
+	power, err := agents.Power(t.Context(),
 		target(map[string]string{"plug": "1", "says": "Status: OFF", "code": "2", "child": "escaped"}))
 	assert.ErrorIs(t, err, agent.ErrAlive)
 	assert.Equal(t, agent.PowerUnknown, power)
@@ -107,6 +112,8 @@ func TestWhatCannotBeFoundIsReported(t *testing.T) {
 func TestWhatCannotBeFoundIsReportedAfterTheEndOfTheContextToo(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
+	agents := f.agents()
+	agents.SetPatience(short)
 	ctx, cancel := context.WithCancel(t.Context())
 	var canceling sync.WaitGroup
 	defer canceling.Wait()
@@ -114,7 +121,7 @@ func TestWhatCannotBeFoundIsReportedAfterTheEndOfTheContextToo(t *testing.T) {
 		f.call()
 		cancel()
 	})
-	err := f.agents().Switch(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": "escaped"}), off)
+	err := agents.Switch(ctx, target(map[string]string{"plug": "1", "does": "hangs", "child": "escaped"}), off)
 	assert.ErrorIs(t, err, agent.ErrAlive)
 	assert.ErrorIs(t, err, context.Canceled)
 	kill(t, f.call().Child)

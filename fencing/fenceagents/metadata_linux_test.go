@@ -49,7 +49,7 @@ func TestMetadataIsAskedForOnceForEachVersionOfTheProgram(t *testing.T) {
 	f := newFake(t)
 	program := filepath.Join(f.directory, "fence_fake")
 	require.NoError(t, os.Remove(program))
-	script := "#!/bin/sh\ncd " + f.directory + " && echo >> calls && cat metadata\n"
+	const script = "#!/bin/sh\ncd \"${0%/*}\" && echo >> calls && cat metadata\n"
 	write := func(script string) { subprocess.WriteProgram(t, program, script) }
 	write(script)
 	agents := f.agents()

@@ -80,8 +80,8 @@ func newStream(sink io.Writer) (*stream, error) {
 }
 
 // finish returns when the sink has everything. It reports whether another process still holds the
-// writer after a while.
-func (s *stream) finish() (held bool) {
+// writer after some patience.
+func (s *stream) finish(patience time.Duration) (held bool) {
 	_ = s.writer.Close()
 	_ = s.reader.SetReadDeadline(time.Now().Add(patience))
 	held = errors.Is(<-s.done, os.ErrDeadlineExceeded)

@@ -17,6 +17,7 @@ import (
 type program struct {
 	path        string
 	environment []string
+	patience    time.Duration // how long what was killed may take to be gone
 }
 
 // ended is the end of a run. With an error, the outcome does not count.
@@ -42,7 +43,7 @@ func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 		done <- e // this process was stopped, and the output may be that old
 	case <-ctx.Done():
 	}
-	overdue := time.NewTimer(patience)
+	overdue := time.NewTimer(p.patience)
 	defer overdue.Stop()
 	killed := fmt.Errorf("killed: %w", context.Cause(ctx))
 	select {
@@ -70,7 +71,7 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	complaints, err := newStream(&stderr)
 	if err != nil {
-		out.finish()
+		out.finish(p.patience)
 		return ended{err: fmt.Errorf("not started: %w", err)}
 	}
 	marker := markerKey + "=" + rand.Text()
@@ -84,8 +85,8 @@ func (p program) live(ctx context.Context, input []byte) ended {
 		err = command.Start()
 	}
 	if err != nil {
-		out.finish()
-		complaints.finish()
+		out.finish(p.patience)
+		complaints.finish(p.patience)
 		return ended{err: fmt.Errorf("not started: %w", err)}
 	}
 	members := family{leader: command.Process.Pid, marker: []byte(marker)}
@@ -115,11 +116,11 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	<-watched
 	var alive []int
 	if err == nil {
-		alive = members.end()
+		alive = members.end(p.patience)
 	}
 	_ = command.Wait() // its state has the result
-	held := out.finish()
-	held = complaints.finish() || held
+	held := out.finish(p.patience)
+	held = complaints.finish(p.patience) || held
 	if command.ProcessState == nil {
 		// code that waits for all children of this process, or ignores SIGCHLD, has taken the end
 		// of ours

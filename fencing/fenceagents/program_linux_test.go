@@ -37,8 +37,8 @@ func TestNothingIsHandedOverTooLate(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "got")
-	subprocess.WriteProgram(t, path, "#!/bin/sh\ninput=$(cat)\necho \"$input\" > "+got+"\n")
-	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
+	subprocess.WriteProgram(t, path, "#!/bin/sh\ninput=$(cat)\necho \"$input\" > \"${0%/*}/got\"\n")
+	program := program{path: path, environment: []string{"PATH=" + defaultPath}, patience: patience}
 
 	_, err := program.run(t.Context(), []byte("action=off\n"))
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestNothingIsHandedOverTooLate(t *testing.T) {
 func TestProcessThatExecutesAProgramIsSeen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "again")
-	subprocess.WriteProgram(t, path, "#!/bin/sh\nexec "+path+"\n")
+	subprocess.WriteProgram(t, path, "#!/bin/sh\nexec \"$0\"\n")
 	const marker = markerKey + "=x"
 	again := exec.Command(path)
 	again.Env = []string{marker}
@@ -103,8 +103,8 @@ func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
 	t.Parallel()
 	directory := t.TempDir()
 	path, ended := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "ended")
-	subprocess.WriteProgram(t, path, "#!/bin/sh\ncat > /dev/null\n: > "+ended+"\n")
-	program := program{path: path, environment: []string{"PATH=" + defaultPath}}
+	subprocess.WriteProgram(t, path, "#!/bin/sh\ncat > /dev/null\n: > \"${0%/*}/ended\"\n")
+	program := program{path: path, environment: []string{"PATH=" + defaultPath}, patience: patience}
 	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
 	assert.ErrorContains(t, err, "killed")
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 const markerKey = "BELLWETHER_FENCE_CALL"
@@ -13,6 +14,7 @@ const markerKey = "BELLWETHER_FENCE_CALL"
 type program struct {
 	path        string
 	environment []string
+	patience    time.Duration
 }
 
 func (p program) run(context.Context, []byte) (outcome, error) {

@@ -18,8 +18,10 @@ import (
 
 // TestConformanceOverTCP is of a server for other processes.
 func TestConformanceOverTCP(t *testing.T) {
+	t.Parallel()
 	for _, c := range slices.Concat(conformance.Cases(), conformance.CollectorCases(), conformance.CompactionCases()) {
 		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel() // some wait for seconds
 			server := apisim.NewServer()
 			listener := httptest.NewServer(server.Handler())
 			t.Cleanup(listener.Close) // after the watches of the case

@@ -134,9 +134,7 @@ func programIsBuiltAndRun(t *testing.T, cp *e2e.ControlPlane) {
 	var output transcript
 	process, err := cp.Run(e2e.Command{Name: "prepare", Path: path, OnLine: output.add})
 	require.NoError(t, err)
-	exit, err := process.Wait(t.Context())
-	require.NoError(t, err)
-	assert.Zero(t, exit.Code)
+	assert.Zero(t, end(t, process).Code)
 	assert.Empty(t, output.read(), "everything was built before")
 	assert.Equal(t, cp.Dir, filepath.Dir(process.Log()))
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 // leaderScript is the first process of a group. It ignores signals of a terminal, and blocks on a
@@ -31,8 +33,10 @@ type Group struct {
 	processes []*Process
 }
 
-// NewGroup returns an empty group whose processes log to files in dir.
+// NewGroup returns an empty group whose processes log to files in dir. From now on signals have their usual
+// effect on all processes that this one starts, although it may ignore some itself, as under nohup.
 func NewGroup(dir string) (*Group, error) {
+	subprocess.DefaultSignals()
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("e2e: start group: %w", err)

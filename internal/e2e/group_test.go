@@ -112,9 +112,7 @@ func TestClosedGroupStartsNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, group.Close())
 
-	exit, err := process.Wait(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, syscall.SIGKILL, exit.Signal)
+	assert.Equal(t, syscall.SIGKILL, end(t, process).Signal)
 	assert.Error(t, process.Restart())
 	_, err = group.Start(e2e.Command{Name: "late", Path: "sleep", Args: []string{"600"}})
 	assert.Error(t, err)
@@ -135,7 +133,12 @@ func TestGroupKillsGrandchildren(t *testing.T) {
 		},
 	})
 	require.NoError(t, err)
-	pid := <-grandchild
+	var pid int
+	select {
+	case pid = <-grandchild:
+	case <-time.After(orphanPatience):
+		require.Fail(t, "there is no grandchild")
+	}
 	require.False(t, gone(pid))
 	require.NoError(t, group.Close())
 	assert.Eventually(t, func() bool { return gone(pid) }, orphanPatience, orphanPoll)

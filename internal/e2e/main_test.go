@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 const (
@@ -18,5 +20,6 @@ func TestMain(m *testing.M) {
 	if how, ok := os.LookupEnv(orphanerEnv); ok {
 		orphaner(how)
 	}
+	subprocess.DefaultSignals() // an orphaner gets some
 	goleak.VerifyTestMain(m)
 }

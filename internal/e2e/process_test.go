@@ -47,6 +47,16 @@ func startShell(t *testing.T, script string, onLine func(string)) *e2e.Process {
 	return process
 }
 
+// end waits for the end of a process.
+func end(t *testing.T, p *e2e.Process) e2e.Exit {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	exit, err := p.Wait(ctx)
+	require.NoError(t, err)
+	return exit
+}
+
 func TestExitDistinguishesCodeAndSignal(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]e2e.Exit{
@@ -59,8 +69,7 @@ func TestExitDistinguishesCodeAndSignal(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
 			before := time.Now()
-			exit, err := startShell(t, script, nil).Wait(t.Context())
-			require.NoError(t, err)
+			exit := end(t, startShell(t, script, nil))
 			assert.WithinRange(t, exit.At, before, time.Now())
 			exit.At = time.Time{}
 			assert.Equal(t, want, exit)
@@ -95,8 +104,7 @@ func TestWaitReturnsAfterAllOutput(t *testing.T) {
 	t.Parallel()
 	var all transcript
 	process := startShell(t, `i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo $i; done`, all.add)
-	_, err := process.Wait(t.Context())
-	require.NoError(t, err)
+	end(t, process)
 	assert.Len(t, all.read(), 5000)
 }
 
@@ -128,8 +136,7 @@ func TestPauseResumeTerminateKillRestart(t *testing.T) {
 	require.True(t, ticking())
 
 	require.NoError(t, process.Terminate())
-	exit, err := process.Wait(t.Context())
-	require.NoError(t, err)
+	exit := end(t, process)
 	assert.Equal(t, 7, exit.Code)
 	assert.Equal(t, "exit code 7", exit.String())
 	assert.Equal(t, "bye", ticks.read()[len(ticks.read())-1])
@@ -144,8 +151,7 @@ func TestPauseResumeTerminateKillRestart(t *testing.T) {
 	require.NoError(t, process.Restart(), "of a paused process")
 	require.True(t, ticking())
 	require.NoError(t, process.Kill())
-	exit, err = process.Wait(t.Context())
-	require.NoError(t, err)
+	exit = end(t, process)
 	assert.Equal(t, "signal: killed", exit.String())
 }
 

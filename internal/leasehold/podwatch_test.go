@@ -176,8 +176,8 @@ func TestWitnessGoesOnAfterFaults(t *testing.T) {
 		defer s.witness.Close()
 		s.see(t)
 		synctest.Wait()
-		s.server.Restart(0)
 		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		s.server.Restart(0)
 		time.Sleep(10 * time.Second)
 		s.report(t, terminated("MARK"))
 		isPut := func(r *http.Request) bool { return r.Method == http.MethodPut }

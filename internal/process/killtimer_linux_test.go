@@ -23,8 +23,11 @@ import (
 )
 
 const (
-	soon  = 300 * time.Millisecond
-	later = 2 * time.Second // longer than the steps before it take on a slow machine
+	soon = 100 * time.Millisecond
+	long = 30 * time.Second // what waits that long was not killed
+
+	// withinVariable is the environment variable with how long the steps before the end of a timer may take.
+	withinVariable = "BELLWETHER_TEST_WITHIN"
 
 	suspended = 10 * 365 * 24 * time.Hour
 )
@@ -38,13 +41,13 @@ var killTimerPrograms = map[string]func(){
 		spin()
 	},
 	"stops": func() {
-		must(timer().Set(later))
+		must(timer().Set(within()))
 		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
-		wait(later)
+		wait(long)
 	},
 	"absolute": func() {
 		must(timer().SetAt(process.SinceBoot() + soon))
-		wait(2 * later)
+		wait(long)
 	},
 	"enters a time namespace": func() { // with a machine that has been suspended for ten years
 		err := unix.Unshare(unix.CLONE_NEWTIME)
@@ -60,7 +63,7 @@ var killTimerPrograms = map[string]func(){
 			panic("the clock stood still")
 		}
 		must(timer().SetAt(now + soon))
-		wait(2 * later)
+		wait(long)
 	},
 	"of a thread that ended": func() {
 		created := make(chan *process.KillTimer)
@@ -74,55 +77,60 @@ var killTimerPrograms = map[string]func(){
 		<-created
 		bufio.NewScanner(os.Stdin).Scan() // until the test has seen that the thread is gone
 		must(t.Set(soon))
-		wait(2 * later)
+		wait(long)
 	},
 	"beside one closed twice": func() {
 		a, b := timer(), timer()
 		must(b.Set(soon))
 		must(a.Close())
-		must(timer().Set(later)) // may get the id of a
+		must(timer().Set(long)) // may get the id of a
 		must(a.Close())
 		must(a.Stop())
-		wait(2 * later)
+		wait(long)
 	},
-	"set to zero":                func() { must(timer().Set(0)); wait(later) },
-	"set to the past":            func() { must(timer().Set(-time.Hour)); wait(later) },
-	"set to a point passed":      func() { must(timer().SetAt(process.SinceBoot() - time.Hour)); wait(later) },
-	"set to a point before boot": func() { must(timer().SetAt(-time.Hour)); wait(later) },
+	"set to zero":                func() { must(timer().Set(0)); wait(long) },
+	"set to the past":            func() { must(timer().Set(-time.Hour)); wait(long) },
+	"set to a point passed":      func() { must(timer().SetAt(process.SinceBoot() - time.Hour)); wait(long) },
+	"set to a point before boot": func() { must(timer().SetAt(-time.Hour)); wait(long) },
 	"re-armed": func() {
 		t := timer()
-		must(t.Set(later))
-		must(t.Set(time.Hour)) // the machine must not stop for 2 s between the two
-		wait(later + soon)
+		must(t.Set(within()))
+		must(t.Set(time.Hour))
+		fmt.Println("in time")
+		wait(within() + soon)
 	},
 	"re-armed to be earlier": func() {
 		t := timer()
 		must(t.Set(time.Hour))
 		must(t.Set(soon))
-		wait(2 * later)
+		wait(long)
 	},
 	"disarmed": func() {
 		stopped, closed := timer(), timer()
-		must(stopped.Set(later))
-		must(closed.Set(later))
+		must(stopped.Set(within()))
+		must(closed.Set(within()))
 		must(stopped.Stop())
 		must(closed.Close())
-		wait(later + soon)
+		fmt.Println("in time")
+		wait(within() + soon)
 	},
 	"exec": func() {
-		must(timer().Set(later))
+		must(timer().Set(within()))
 		must(os.Setenv("BELLWETHER_TEST_PROGRAM", "executed"))
 		must(syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 	},
-	"executed": func() { wait(later + soon) },
+	"executed": func() {
+		fmt.Println("in time")
+		wait(within() + soon)
+	},
 	"fork": func() {
 		c := command("forked")
-		must(timer().Set(later))
+		must(timer().Set(within()))
 		must(c.Start())
-		fmt.Println(c.Process.Pid)
-		wait(2 * later)
+		wait(long)
 	},
 	"forked": func() {
+		fmt.Println(os.Getpid())
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			fmt.Println("alive:", in.Text())
 		}
@@ -160,6 +168,26 @@ func spin() {
 	for n := 0; ; n++ {
 		_ = n
 	}
+}
+
+func within() time.Duration {
+	d, err := time.ParseDuration(os.Getenv(withinVariable))
+	must(err)
+	return d
+}
+
+// quick starts a program that sets a timer, and returns its first line, with which it is over with the steps
+// that the timer must not end before. It returns false if it was killed before.
+func quick(t *testing.T, program string, within time.Duration) (c *subprocess.Child, line string, ok bool) {
+	t.Helper()
+	c = subprocess.New(t, program)
+	c.Env = append(c.Env, withinVariable+"="+within.String())
+	c.Start()
+	line, ok = c.LineOrEnd()
+	if !ok {
+		require.Equal(t, "signal: killed", c.End())
+	}
+	return c, line, ok
 }
 
 func wait(d time.Duration) { <-time.After(d) }
@@ -207,14 +235,21 @@ func TestKillTimerKillsTheProcess(t *testing.T) {
 	}
 }
 
+// cldStopped is the code of a child that a signal has stopped.
+const cldStopped = 5
+
 func TestKillTimerKillsAStoppedProcess(t *testing.T) {
 	t.Parallel()
-	c := subprocess.New(t, "stops").Start()
-	var status unix.WaitStatus
-	_, err := unix.Wait4(c.Process.Pid, &status, unix.WUNTRACED, nil)
-	require.NoError(t, err)
-	require.True(t, status.Stopped(), "%#x", status)
-	assert.Equal(t, "signal: killed", c.End(), "without SIGCONT")
+	subprocess.InTime(t, soon, func(within time.Duration) bool {
+		c := subprocess.New(t, "stops")
+		c.Env = append(c.Env, withinVariable+"="+within.String())
+		c.Start()
+		var info unix.Siginfo
+		require.NoError(t, unix.Waitid(unix.P_PID, c.Process.Pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil))
+		stopped := info.Code == cldStopped
+		assert.Equal(t, "signal: killed", c.End(), "without SIGCONT")
+		return stopped
+	})
 }
 
 func TestKillTimerCountsWhileTheMachineIsSuspended(t *testing.T) {
@@ -249,16 +284,26 @@ func TestKillTimerDoesNotKillTheProcess(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			c := subprocess.New(t, test.program).Start()
-			assert.Equal(t, "exit status 0", c.End())
+			subprocess.InTime(t, soon, func(within time.Duration) bool {
+				c, _, ok := quick(t, test.program, within)
+				if ok {
+					assert.Equal(t, "exit status 0", c.End())
+				}
+				return ok
+			})
 		})
 	}
 }
 
 func TestKillTimerDoesNotKillChildren(t *testing.T) {
 	t.Parallel()
-	c := subprocess.New(t, "fork").Start()
-	child, err := strconv.Atoi(c.Line())
+	var c *subprocess.Child
+	var line string
+	subprocess.InTime(t, soon, func(within time.Duration) (ok bool) {
+		c, line, ok = quick(t, "fork", within)
+		return ok
+	})
+	child, err := strconv.Atoi(line)
 	require.NoError(t, err)
 	require.Equal(t, "signal: killed", c.End())
 	c.Tell("after its parent")

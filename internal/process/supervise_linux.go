@@ -147,8 +147,8 @@ func inForeground() bool {
 
 // forwarded returns all signals except those about this process itself: its children, broken pipes,
 // preempted goroutines and faults; and except those of job control, which stop this process and its
-// child together, unless this is PID 1. A signal that was ignored at the start stays ignored, here
-// and in the child.
+// child together, unless this is PID 1. SIGHUP and SIGINT stay ignored, here and in the child, if they
+// were at the start. Of other signals, the runtime of Go does not keep that.
 func (s *signals) forwarded() []os.Signal {
 	var all []os.Signal
 	for n := syscall.Signal(1); n <= 64; n++ {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 const toy = "github.com/example/toy"
@@ -30,6 +32,7 @@ var releasable = map[string]string{
 }
 
 func TestToyCanBeReleased(t *testing.T) {
+	t.Parallel()
 	dir := commit(t, nil)
 	out, err := run(t, dir, "v0.2.0", "")
 	require.NoError(t, err)
@@ -156,6 +159,7 @@ func TestTagThatExists(t *testing.T) {
 }
 
 func TestWrongVersion(t *testing.T) {
+	t.Parallel()
 	_, err := run(t, commit(t, nil), "0.2.0", "")
 	assert.EqualError(t, err, `release-check: VERSION: "0.2.0" is not a version such as v0.2.0`)
 }
@@ -189,7 +193,7 @@ func TestAPIDiffDecidesAboutTheVersion(t *testing.T) {
 			apidiff := filepath.Join(t.TempDir(), "apidiff")
 			script := "#!/bin/sh\ncase \"$*\" in\n*-w*) ;;\n*-incompatible*) echo '" + test.incompatible + "' ;;\n" +
 				"*) echo '" + test.all + "' ;;\nesac\n"
-			require.NoError(t, os.WriteFile(apidiff, []byte(script), 0o700))
+			subprocess.WriteProgram(t, apidiff, script)
 			out, wrong := compare(t, dir, next, apidiff)
 			assert.Equal(t, test.want, wrong)
 			for line := range strings.Lines(test.all) {
@@ -207,7 +211,7 @@ func TestModulesThatComeAndGo(t *testing.T) {
 		git(t, dir, "tag", tag)
 	}
 	apidiff := filepath.Join(t.TempDir(), "apidiff")
-	require.NoError(t, os.WriteFile(apidiff, []byte("#!/bin/sh\n"), 0o700))
+	subprocess.WriteProgram(t, apidiff, "#!/bin/sh\n")
 	out, wrong := compare(t, dir, version{0, 2, 0}, apidiff)
 	assert.Empty(t, wrong)
 	assert.Contains(t, out, "API: github.com/example/toy/more is new since v0.1.9\n")
@@ -251,7 +255,8 @@ func commit(t *testing.T, instead map[string]string) string {
 	}
 	git(t, dir, "init", "--quiet")
 	git(t, dir, "add", ".")
-	git(t, dir, "-c", "user.name=toy", "-c", "user.email=toy@example.com", "commit", "--quiet", "-m", "toy")
+	git(t, dir, "-c", "user.name=toy", "-c", "user.email=toy@example.com", "-c", "commit.gpgSign=false",
+		"-c", "core.hooksPath=/nonexistent", "commit", "--quiet", "-m", "toy")
 	return dir
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -18,13 +19,24 @@ type command struct {
 func (c command) run(ctx context.Context, name string, args ...string) (string, error) {
 	var out, failed strings.Builder
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
+	cmd.Dir, cmd.Env = c.dir, append(slices.DeleteFunc(os.Environ(), isOfRepository), c.env...)
 	cmd.Stdout, cmd.Stderr = &out, &failed
 	if err := cmd.Run(); err != nil {
 		said := oneLine(failed.String() + out.String())
 		return "", fmt.Errorf("%s %s: %s (%w)", name, strings.Join(args, " "), said, err)
 	}
 	return strings.TrimSpace(out.String()), nil
+}
+
+// isOfRepository reports whether a variable names the repository of a git command that has started this
+// process, as a hook, instead of that of the directory.
+func isOfRepository(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	switch name {
+	case "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX":
+		return true
+	}
+	return false
 }
 
 // oneLine leaves out progress.

@@ -36,7 +36,7 @@ func (r *repository) newConsumer(ctx context.Context, m module, root string) (*c
 		"GOPROXY=file://" + filepath.ToSlash(filepath.Join(cache, "cache", "download")) + "," + proxy,
 		"GONOPROXY=" + root,
 		"GONOSUMDB=" + root,
-		"GOFLAGS=-mod=mod -modcacherw -trimpath",
+		"GOFLAGS=-mod=mod -modcacherw -trimpath '-ldflags=-s -w'",
 		"GOWORK=off",
 		"GOBIN=" + bin,
 		"GIT_CONFIG_COUNT=1",

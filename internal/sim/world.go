@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 // Scenario is a program, and what may happen to it.
@@ -75,14 +74,28 @@ type Result struct {
 // exitRestart is how long after its own end a process is started again.
 const exitRestart = time.Second
 
-// patience is how long a schedule may take in real time. A soak may run beside other work, at low
-// priority: then a schedule that takes a second has taken more than two minutes. Otherwise it is less than the
-// limit of go test.
-func patience() time.Duration {
-	if proof.Soaking() {
-		return 20 * time.Minute
+const (
+	// lastWords is how long before the -timeout of the test binary a schedule that still runs reports itself.
+	lastWords = 10 * time.Second
+	// stuck is how long a schedule may take if there is no -timeout, as in a soak.
+	stuck = time.Hour
+)
+
+// watch ends the process with what is known of the schedule, shortly before the -timeout of the test
+// binary would. How long a schedule takes proves nothing before, because the machine may be slow. This
+// time is real: the time of the bubble stands still while a goroutine waits for a lock or runs in circles.
+func watch(t *testing.T, plan Plan) (stop func() bool) {
+	t.Helper()
+	begin := time.Now()
+	end, ok := t.Deadline()
+	if !ok {
+		end = begin.Add(stuck)
 	}
-	return 8 * time.Minute
+	return time.AfterFunc(time.Until(end)-lastWords, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("sim: %s still runs after %v: a goroutine waits for a lock or runs in circles, in\n%s",
+			t.Name(), time.Since(begin), plan))
+	}).Stop
 }
 
 // World is a running schedule.
@@ -121,14 +134,7 @@ func Run(t *testing.T, s Scenario, seed uint64, trace []apisim.Served) Result {
 func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	t.Helper()
 	result := Result{Plan: plan}
-	// In real time: in the bubble, it stands still.
-	limit := patience()
-	watchdog := time.AfterFunc(limit, func() {
-		debug.SetTraceback("all")
-		panic(fmt.Sprintf("sim: %s takes more than %v: a goroutine waits for a lock, or runs in circles, in\n%s",
-			t.Name(), limit, result.Plan))
-	})
-	defer watchdog.Stop()
+	defer watch(t, plan)()
 	plan.Faults = slices.Clone(plan.Faults) // a fault of the worker becomes that of a replica
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{

@@ -3,6 +3,7 @@ package subprocess
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,9 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// limit is when a child that hangs is killed, and its test fails.
-const limit = time.Minute
 
 // Child is a process that runs one of the programs given to [Main].
 type Child struct {
@@ -93,6 +91,18 @@ func (c *Child) Line() string {
 	line, err := c.output.ReadString('\n')
 	require.NoError(c.t, err, "output so far: %q", line)
 	return strings.TrimSuffix(line, "\n")
+}
+
+// LineOrEnd waits for the next line of its output. It returns false if there is none, because all writers of
+// its output have ended.
+func (c *Child) LineOrEnd() (line string, ok bool) {
+	c.t.Helper()
+	line, err := c.output.ReadString('\n')
+	if err == io.EOF && line == "" {
+		return "", false
+	}
+	require.NoError(c.t, err, "output so far: %q", line)
+	return strings.TrimSuffix(line, "\n"), true
 }
 
 // Rest waits until all writers of its output have ended, and returns the unread output.

@@ -1,3 +1,3 @@
 // Package subprocess runs the test binary again as a program that tests may kill, stop, or make PID
-// 1 of a pid namespace. On Linux only.
+// 1 of a pid namespace, on Linux only.
 package subprocess

@@ -19,6 +19,7 @@ func Main(m *testing.M, programs map[string]func()) {
 		programs[name]()
 		os.Exit(0)
 	}
+	DefaultSignals()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}

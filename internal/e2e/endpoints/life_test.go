@@ -1,6 +1,7 @@
 package endpoints_test
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"net/netip"
@@ -92,6 +93,13 @@ func TestStoppedInstanceComesBack(t *testing.T) {
 	})
 }
 
+func requireReady(t *testing.T, cp *e2e.ControlPlane) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, cp.Ready(ctx))
+}
+
 // TestAPIServerOutageExpiresNoInstance has an outage that is longer than it takes to expire.
 func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	t.Parallel()
@@ -106,12 +114,12 @@ func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	}
 	since := []func() [][]string{fleets[0].seen.Mark(), fleets[1].seen.Mark()}
 	require.NoError(t, cp.APIServer.Restart())
-	require.NoError(t, cp.Ready(t.Context()))
+	requireReady(t, cp)
 	require.NoError(t, cp.APIServer.Kill())
 	away := time.NewTimer(expiry + 3*interval)
 	<-away.C
 	require.NoError(t, cp.APIServer.Restart())
-	require.NoError(t, cp.Ready(t.Context()))
+	requireReady(t, cp)
 	for i, f := range fleets {
 		resource := []string{"configmaps", "leases"}[i]
 		before := f.heartbeats(resource)

@@ -1,6 +1,7 @@
 package fencejobs_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -175,13 +176,15 @@ func TestJobIsAdopted(t *testing.T) {
 			a := newArena(t)
 			host := newKubelet(t, a.admin, a.namespace)
 			first := a.replica("first", "-die", death)
-			exit, err := first.Wait(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			exit, err := first.Wait(ctx)
 			require.NoError(t, err)
 			require.NotZero(t, exit.Signal, "it was not killed: %v", exit)
 			before := a.jobs()
 			require.Len(t, before, 1)
 			second := a.replica("second")
-			exit, err = second.Wait(t.Context())
+			exit, err = second.Wait(ctx)
 			require.NoError(t, err)
 			log, err := os.ReadFile(second.Log())
 			require.NoError(t, err)

@@ -1,6 +1,7 @@
 package run_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +145,9 @@ func (t term) last() time.Time  { return t.acts[len(t.acts)-1] }
 // exit waits for the end of a process, and returns its exit code.
 func (c *crew) exit(p *e2e.Process) int {
 	c.t.Helper()
-	exit, err := p.Wait(c.t.Context())
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	exit, err := p.Wait(ctx)
 	require.NoError(c.t, err)
 	return exit.Code
 }

@@ -1,6 +1,7 @@
 package shardlease_test
 
 import (
+	"context"
 	"strconv"
 	"syscall"
 	"testing"
@@ -16,7 +17,9 @@ func TestStoppedShardIsDeadBeforeItsLeaseHasExpired(t *testing.T) {
 	c.requireTerm(1)
 	c.start("b", "-after", strconv.Itoa(shard.Pid())) // looks whether the shard is dead
 	require.NoError(t, shard.Pause())
-	exit, err := shard.Wait(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	exit, err := shard.Wait(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, syscall.SIGKILL, exit.Signal)
 	assert.Equal(t, "b", c.requireTerm(2).process)

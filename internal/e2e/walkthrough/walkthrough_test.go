@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 const (
@@ -80,6 +81,7 @@ func playground(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	temporary, err := os.MkdirTemp("", "walkthrough-")
 	require.NoError(t, err)
+	subprocess.DefaultSignals() // or it does not get Ctrl-C in the background of a script
 	c := exec.Command("make", "playground", "NODES=real")
 	c.Dir, c.Env = root, append(os.Environ(), "TMPDIR="+temporary)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does, which signals all of it

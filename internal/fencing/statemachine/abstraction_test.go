@@ -36,6 +36,7 @@ type walk struct {
 func TestAbstractionLosesNothing(t *testing.T) {
 	for i, c := range scenarios() {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			c.naive = &naive{}
 			acts := 0
 			for seed := range uint64(walks) {

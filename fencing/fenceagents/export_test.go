@@ -1,0 +1,6 @@
+package fenceagents
+
+import "time"
+
+// SetPatience sets how long what was killed may take to be gone. It must be set before the first call.
+func (a *Agents) SetPatience(d time.Duration) { a.patience = d }
