@@ -21,7 +21,7 @@ func (s *skipped) Skipf(format string, args ...any) { s.reason = fmt.Sprintf(for
 
 func TestProofsRunOnlyWhenAskedFor(t *testing.T) {
 	for _, c := range []struct {
-		prove, soak             string
+		prove, soak            string
 		simulations, mutations bool
 	}{
 		{},
