@@ -64,7 +64,7 @@ func releaseLate() {
 	if err != nil {
 		panic(err)
 	}
-	margin := 2 * within // half of which is left for the release
+	margin := 2 * within // the release has half of it
 	client := fake.NewClientset()
 	lost := make(chan struct{})
 	elector, err := leaderelection.New(client, leaderelection.Config{

@@ -38,7 +38,7 @@ func fakeSource(t *testing.T) string {
 func TestBuildUsesItsOwnModule(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "go.mod")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("module elsewhere\n"), 0o644))
-	t.Setenv("GOFLAGS", "-modfile="+elsewhere)
+	t.Setenv("GOFLAGS", "'-modfile="+elsewhere+"'") // there may be a space in it
 	_, err := binaries(t.Context(), fakeSource(t), t.TempDir(), io.Discard)
 	require.NoError(t, err)
 }

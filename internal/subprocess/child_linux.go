@@ -3,10 +3,12 @@ package subprocess
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,11 +116,12 @@ func (c *Child) Rest() string {
 	return rest.String()
 }
 
-// Tell sends it a line.
+// Tell sends it a line, unless it has ended.
 func (c *Child) Tell(line string) {
 	c.t.Helper()
-	_, err := c.input.WriteString(line + "\n")
-	require.NoError(c.t, err)
+	if _, err := c.input.WriteString(line + "\n"); !errors.Is(err, syscall.EPIPE) {
+		require.NoError(c.t, err)
+	}
 }
 
 // Hush ends its input.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/bellwether-k8s/bellwether/internal/mutation"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
@@ -103,7 +104,7 @@ func failing() []testing.InternalTest {
 func TestAFailedAssertionIsReported(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
-	command := exec.CommandContext(t.Context(), program, "-test.v", "-test.timeout=1m")
+	command := exec.CommandContext(t.Context(), program, "-test.v", mutation.Timeout(t))
 	command.Env = append(os.Environ(), runFailing+"=1")
 	printed, err := command.CombinedOutput()
 	var exit *exec.ExitError

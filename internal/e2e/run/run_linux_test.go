@@ -283,7 +283,7 @@ func TestHealthCommandFails(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t)
 	ill := filepath.Join(t.TempDir(), "ill")
-	a := c.start("a", shared.Admin(), "--health-command", "test ! -e "+ill)
+	a := c.start("a", shared.Admin(), "--health-command", "test ! -e '"+ill+"'")
 	c.term(1)
 	c.start("b", shared.Admin())
 	require.NoError(t, os.WriteFile(ill, nil, 0o600))
