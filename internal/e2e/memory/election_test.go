@@ -46,12 +46,12 @@ func (e *election) launch(names ...string) {
 // successor waits for the next term, and for some of its acts.
 func (e *election) successor() string {
 	e.t.Helper()
-	leader := next(e.stage, e.terms.Begun, "nobody leads").Daemon
+	leader := next(e.stage, e.terms.Begun, "somebody leads").Daemon
 	_, before, _ := e.terms.Verdict()
 	e.eventually(func() bool {
 		_, acts, _ := e.terms.Verdict()
 		return acts >= before+5
-	}, "%s does not work", leader)
+	}, "%s works", leader)
 	return leader
 }
 

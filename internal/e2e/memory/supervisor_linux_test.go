@@ -28,7 +28,7 @@ func TestSupervisor(t *testing.T) {
 	children := process.Children(e.daemons["b"].Pid())
 	require.Len(t, children, 1)
 	e.killSupervisor("b")
-	e.eventually(func() bool { return doomed.Process(children[0]) }, "the leader has outlived its supervisor")
+	e.eventually(func() bool { return doomed.Process(children[0]) }, "the leader ends with its supervisor")
 	require.Equal(t, "a", e.successor())
 	assert.NotContains(t, e.log(e.daemons["b"]), "was released")
 	e.requireOneLeader(3)
