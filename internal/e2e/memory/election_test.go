@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +56,14 @@ func (e *election) successor() string {
 	return leader
 }
 
+// requireFollowing waits until daemons are candidates.
+func (e *election) requireFollowing(names ...string) {
+	e.t.Helper()
+	for _, name := range names {
+		e.eventually(func() bool { return strings.Contains(e.log(e.daemons[name]), "following") }, "%s follows", name)
+	}
+}
+
 // killSupervisor kills the parent of a daemon, and so the daemon.
 func (e *election) killSupervisor(name string) {
 	e.t.Helper()
@@ -78,6 +87,7 @@ func TestElection(t *testing.T) {
 	e.launch("a")
 	require.Equal(t, "a", e.successor())
 	e.launch("b", "c")
+	e.requireFollowing("b", "c")
 
 	leader := "a"
 	for _, blow := range []func(leader string){
@@ -94,6 +104,7 @@ func TestElection(t *testing.T) {
 		next := e.successor()
 		require.NotEqual(t, leader, next)
 		e.launch(leader)
+		e.requireFollowing(leader)
 		leader = next
 	}
 
