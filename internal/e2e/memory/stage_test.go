@@ -2,7 +2,6 @@ package memory_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -111,7 +110,7 @@ func (s *stage) eventually(so func() bool, what string, args ...any) {
 	defer ticks.Stop()
 	for deadline := time.Now().Add(patience); !so(); <-ticks.C {
 		if time.Now().After(deadline) {
-			require.Fail(s.t, fmt.Sprintf("not within %v: "+what, append([]any{patience}, args...)...))
+			s.t.Fatalf("not within %v: "+what, append([]any{patience}, args...)...)
 		}
 		s.requireWorking()
 	}
