@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,13 +47,21 @@ func (e *election) launch(names ...string) {
 // successor waits for the next term, and for some of its acts.
 func (e *election) successor() string {
 	e.t.Helper()
-	leader := next(e.stage, e.terms.Begun, "nobody leads").Daemon
+	leader := next(e.stage, e.terms.Begun, "somebody leads").Daemon
 	_, before, _ := e.terms.Verdict()
 	e.eventually(func() bool {
 		_, acts, _ := e.terms.Verdict()
 		return acts >= before+5
-	}, "%s does not work", leader)
+	}, "%s works", leader)
 	return leader
+}
+
+// requireFollowing waits until daemons are candidates.
+func (e *election) requireFollowing(names ...string) {
+	e.t.Helper()
+	for _, name := range names {
+		e.eventually(func() bool { return strings.Contains(e.log(e.daemons[name]), "following") }, "%s follows", name)
+	}
 }
 
 // killSupervisor kills the parent of a daemon, and so the daemon.
@@ -78,6 +87,7 @@ func TestElection(t *testing.T) {
 	e.launch("a")
 	require.Equal(t, "a", e.successor())
 	e.launch("b", "c")
+	e.requireFollowing("b", "c")
 
 	leader := "a"
 	for _, blow := range []func(leader string){
@@ -94,6 +104,7 @@ func TestElection(t *testing.T) {
 		next := e.successor()
 		require.NotEqual(t, leader, next)
 		e.launch(leader)
+		e.requireFollowing(leader)
 		leader = next
 	}
 

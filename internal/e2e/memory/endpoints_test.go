@@ -32,7 +32,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	requirePublished := func(want ...string) {
 		t.Helper()
-		s.eventually(func() bool { return slices.Equal(want, seen.Now()) }, "never published %v", want)
+		s.eventually(func() bool { return slices.Equal(want, seen.Now()) }, "published are %v", want)
 	}
 	const first, second, third = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 	server("a", first)

@@ -38,7 +38,8 @@ const (
 // fence is a node that may be fenced, the plug of its machine, and the referee.
 type fence struct {
 	*stage
-	rack *rack
+	rack   *rack
+	booted atomic.Bool // the machine, after its plug was off
 
 	mu       sync.Mutex
 	breaches []string // guarded by mu
@@ -71,7 +72,7 @@ func newFence(t *testing.T) *fence {
 	)}
 	f.rack = &rack{Rack: fencingtest.NewRack(func(_ string, on bool) {
 		if on { // its kubelet works again
-			f.report(machine, corev1.ConditionTrue)
+			f.booted.Store(true)
 		}
 	}, machine)}
 	t.Cleanup(f.rack.Close)
@@ -97,7 +98,26 @@ func newFence(t *testing.T) *fence {
 		require.NoError(t, err)
 	}
 	f.server.Observe(f.see)
+	ctx, cancel := context.WithCancel(t.Context())
+	var living sync.WaitGroup
+	living.Go(func() { // kubelets
+		for ; ctx.Err() == nil; pause(ctx, time.Second) {
+			f.report(spare, corev1.ConditionTrue)
+			if f.booted.Load() {
+				f.report(machine, corev1.ConditionTrue)
+			}
+		}
+	})
+	t.Cleanup(living.Wait)
+	t.Cleanup(cancel)
 	return f
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // see judges every change: a Pod of the machine is not released before its plug was read to be off.
@@ -163,7 +183,7 @@ func TestFencing(t *testing.T) {
 	launch := func(name string, env ...string) *e2e.Process {
 		return f.start("replica", e2e.Command{Name: name, Env: env, Args: []string{
 			"-kubeconfig", f.kubeconfig, "-namespace", fencer, "-identity", name, "-host", spare, "-label", fencer,
-			"-rack", devices.URL, "-lease", lease.String(), "-timeout", (lease / 2).String(),
+			"-rack", devices.URL, "-lease", lease.String(), "-timeout", (lease / 2).Round(time.Second).String(),
 		}})
 	}
 	f.pod("one", machine)
@@ -177,7 +197,7 @@ func TestFencing(t *testing.T) {
 			}
 		}
 		return false
-	}, "the plug is not checked")
+	}, "the plug is checked")
 	successor := launch("b")
 
 	f.report(machine, corev1.ConditionUnknown)
@@ -193,7 +213,7 @@ func TestFencing(t *testing.T) {
 		}
 		phase, _, _ := unstructured.NestedString(record.Object, "status", "phase")
 		return phase == string(v1alpha1.PhaseFinal)
-	}, "the fence does not end")
+	}, "the fence has ended")
 	require.NoError(t, successor.Terminate())
 	f.requireExit(successor, 0)
 

@@ -80,7 +80,7 @@ func TestFresh(t *testing.T) {
 		})
 		return p, func(what string) int {
 			t.Helper()
-			e := next(s, events, name+" is not "+what)
+			e := next(s, events, name+" "+what)
 			require.Equal(t, what, e.what)
 			return e.n
 		}
@@ -94,7 +94,7 @@ func TestFresh(t *testing.T) {
 		s.eventually(func() bool {
 			m, err := configMaps.Get(t.Context(), "turns", metav1.GetOptions{})
 			return err == nil && m.Data["n"] == fmt.Sprint(turn+1)
-		}, "the leader does not write")
+		}, "the leader writes")
 		require.NoError(t, leader.Signal(syscall.SIGUSR1))
 		written := heard("ended")
 		assert.GreaterOrEqual(t, heardNext("works"), written, "a new leader does not see what the one before wrote")

@@ -43,7 +43,7 @@ func (l *life) launch(name, node string) {
 	l.eventually(func() bool {
 		pod, err := pods.Get(l.t.Context(), name, metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodRunning
-	}, "Pod %s does not run", name)
+	}, "Pod %s runs", name)
 	l.begin(name)
 }
 
@@ -68,7 +68,7 @@ func (l *life) kill(name string) {
 
 func (l *life) successor() string {
 	l.t.Helper()
-	return next(l.stage, l.lives.Begun, "nobody leads")
+	return next(l.stage, l.lives.Begun, "somebody leads")
 }
 
 // requireWaiting waits until a Pod waits for a leader, for this reason.
@@ -82,7 +82,7 @@ func (l *life) requireWaiting(name, leader, reason string) {
 			}
 		}
 		return false
-	}, "%s does not wait for %s: %s", name, leader, reason)
+	}, "%s waits for %s: %s", name, leader, reason)
 }
 
 func TestLeaderForLife(t *testing.T) {
@@ -124,7 +124,7 @@ func TestLeaderForLife(t *testing.T) {
 	l.eventually(func() bool {
 		_, err := l.client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "example-leader", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
-	}, "the lock stays")
+	}, "the lock is gone")
 	l.requireWaiting(other, leader, "its Pod is terminating")
 	require.Empty(t, l.lives.Begun, "two lead")
 	l.kill(leader)

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,7 +56,7 @@ func runTests(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
-	ctx := context.Background() //nolint:forbidigo // TestMain is where contexts begin
+	ctx := context.Background()
 	arguments := append([]string{
 		"build", "-modfile=go.mod", "-buildvcs=false", "-ldflags=-s -w", "-o", programs + string(filepath.Separator),
 	}, packages...)
@@ -73,6 +74,10 @@ func runTests(m *testing.M) (code int, err error) {
 		patience = time.Duration(float64(patience) * min(slow, 6))
 	}
 	fmt.Printf("a leader was started in %v: leases last for %v\n", took.Round(time.Millisecond), lease)
+	flag.Parse()
+	if err := flag.Set("test.parallel", "16"); err != nil { // all at once: they mostly wait
+		return 1, err
+	}
 	return m.Run(), goleak.Find()
 }
 

@@ -44,6 +44,7 @@ func TestRun(t *testing.T) {
 	run("a")
 	require.Equal(t, "a", e.successor())
 	run("b")
+	e.requireFollowing("b")
 
 	require.NoError(t, e.daemons["a"].Signal(syscall.SIGKILL))
 	require.Equal(t, "b", e.successor())
@@ -51,6 +52,7 @@ func TestRun(t *testing.T) {
 	assert.Empty(t, processes(t, program, "a"+e.dir), "processes are left")
 
 	run("c")
+	e.requireFollowing("c")
 	require.NoError(t, e.daemons["b"].Terminate())
 	require.Equal(t, "c", e.successor())
 	e.requireExit(e.daemons["b"], 0)

@@ -67,7 +67,7 @@ func (d *sharding) requireSettled() {
 			}
 		}
 		return len(list.Items) == objects
-	}, "the objects are not with %v", d.living)
+	}, "the objects are with %v", d.living)
 }
 
 // Shards come, are killed, and end. No object ever has two that work on it, and each ends with one that

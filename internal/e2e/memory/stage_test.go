@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -107,16 +106,45 @@ func (s *stage) requireExit(p *e2e.Process, code int) {
 // eventually waits until it is so.
 func (s *stage) eventually(so func() bool, what string, args ...any) {
 	s.t.Helper()
-	require.Eventually(s.t, so, patience, poll, slices.Concat([]any{what}, args)...)
+	ticks := time.NewTicker(poll)
+	defer ticks.Stop()
+	for deadline := time.Now().Add(patience); !so(); <-ticks.C {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %v: "+what, append([]any{patience}, args...)...)
+		}
+		s.requireWorking()
+	}
 }
 
 // next waits for an event.
 func next[T any](s *stage, events <-chan T, what string) (event T) {
 	s.t.Helper()
-	select {
-	case event = <-events:
-	case <-time.After(patience):
-		require.Fail(s.t, "not within "+patience.String(), what)
-	}
+	s.eventually(func() bool {
+		select {
+		case event = <-events:
+			return true
+		default:
+			return false
+		}
+	}, what)
 	return event
+}
+
+// Exit codes of programs that refuse to work, as with a flag that is wrong.
+const (
+	refused = 1
+	misused = 2
+)
+
+// requireWorking requires that no program refuses to work: what a test waits for would not come.
+func (s *stage) requireWorking() {
+	s.t.Helper()
+	for _, p := range s.runs {
+		select {
+		case <-p.Done():
+			exit := s.requireEnd(p)
+			require.NotContains(s.t, []int{refused, misused}, exit.Code, "%s ended", filepath.Base(p.Log()))
+		default:
+		}
+	}
 }

@@ -17,6 +17,7 @@ func TestSupervisor(t *testing.T) {
 	e.launch("a")
 	require.Equal(t, "a", e.successor())
 	e.launch("b")
+	e.requireFollowing("b")
 
 	killed := e.daemons["a"]
 	require.NoError(t, killed.Kill())
@@ -25,10 +26,11 @@ func TestSupervisor(t *testing.T) {
 	assert.Contains(t, e.log(killed), "was released")
 
 	e.launch("a")
+	e.requireFollowing("a")
 	children := process.Children(e.daemons["b"].Pid())
 	require.Len(t, children, 1)
 	e.killSupervisor("b")
-	e.eventually(func() bool { return doomed.Process(children[0]) }, "the leader has outlived its supervisor")
+	e.eventually(func() bool { return doomed.Process(children[0]) }, "the leader ends with its supervisor")
 	require.Equal(t, "a", e.successor())
 	assert.NotContains(t, e.log(e.daemons["b"]), "was released")
 	e.requireOneLeader(3)
