@@ -119,7 +119,7 @@ compatible = cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && 
 		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>"$$m.log" || { cat "$$m.log"; exit 1; }; } && \
 	go vet -modfile="$$m.mod" ./...
 
-suites: $(if $(SERVER),suites-server,suites-unit suites-e2e) ## tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes; or end-to-end tests against another kube-apiserver (SERVER=v1.35.4): some 15
+suites: $(if $(SERVER),suites-server,suites-unit suites-e2e) ## tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes; or end-to-end tests against another kube-apiserver (SERVER=v1.36.3): some 15
 
 # Usage: $(call with,<module>,<name>) makes a copy of a go.mod with these versions.
 with = mkdir -p $(RESULTS) && cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && cp go.sum "$$m.sum" && \
@@ -175,10 +175,10 @@ deep: gotestsum controlplane nodes $(if $(filter 0,$(LAB)),,lab) ## chaos, storm
 upgrades: gotestsum controlplane ## earlier commits beside this one
 	@$(call gotest,internal/e2e,upgrades,-race -run '^TestUpgrade' $(UPGRADED))
 
-controlplane: ## build etcd, Kubernetes and KWOK, once
+controlplane: ## build etcd, Kubernetes' servers and KWOK, once
 	@cd internal/e2e && go run ./cmd/prepare
 
-nodes: ## install the Debian packages of real nodes, where root and apt-get can
+nodes: ## install the Debian packages of real nodes, where root and apt-get can; build kubelet and kube-proxy, once
 	@cd internal/e2e && go run ./cmd/nodes
 
 lab: ## install the Debian packages of fence agents and of devices for them, if that takes no more than root and apt-get

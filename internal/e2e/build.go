@@ -27,18 +27,29 @@ const (
 // says for this module.
 const ownModule = "-modfile=go.mod"
 
-// buildFlags are part of the cache key. -trimpath lets checkouts in different directories share the
-// Go build cache.
-var buildFlags = []string{"-trimpath", "-buildvcs=false"}
+// buildFlags and buildEnvironment are part of the cache key. -trimpath lets checkouts in different
+// directories share the Go build cache. The rest saves a quarter of the compilers' time: the linker
+// drops what is for debuggers anyway, and garbage collection of compilers costs more than memory.
+var (
+	buildFlags       = []string{"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false"}
+	buildEnvironment = []string{"GOWORK=off", "CGO_ENABLED=0", "GOGC=400"}
+)
 
 // Bin has the paths of the programs of a control plane.
 type Bin struct {
-	// ControlPlane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and
-	// kube-proxy: the first argument names the component, the rest are its flags.
+	// ControlPlane is etcd, kube-apiserver, kube-controller-manager and kube-scheduler: the first
+	// argument names the component, the rest are its flags.
 	ControlPlane string
 	// KWOK plays the kubelets of simulated nodes.
 	KWOK string
 }
+
+// The programs, by the names of their directories in controlplane/cmd.
+const (
+	controlPlane = "controlplane"
+	kwok         = "kwok"
+	node         = "node"
+)
 
 // Binaries returns the programs of a control plane, built once per version of their sources and of
 // Go and kept in bellwether/controlplane in the user's cache directory (safe to delete at any
@@ -47,31 +58,71 @@ type Bin struct {
 // processes, wait for one build. A build that is cancelled or killed leaves nothing that a later
 // call would take for its result.
 func Binaries(ctx context.Context, progress io.Writer) (Bin, error) {
+	b, err := newBuilder(ctx, progress)
+	if err != nil {
+		return Bin{}, err
+	}
+	return b.binaries(ctx)
+}
+
+// NodeBinary returns the program of real nodes, which is kubelet and kube-proxy: the first argument
+// names the component, the rest are its flags. It is built and kept as those of [Binaries] are, but
+// only for who asks for it.
+func NodeBinary(ctx context.Context, progress io.Writer) (string, error) {
+	b, err := newBuilder(ctx, progress)
+	if err != nil {
+		return "", err
+	}
+	dir, err := b.programs(ctx, b.version, node)
+	return filepath.Join(dir, node), err
+}
+
+// builder builds the programs.
+type builder struct {
+	source   string // directory of their module
+	cache    string
+	version  string // of Kubernetes; empty: that of the module
+	progress io.Writer
+}
+
+func newBuilder(ctx context.Context, progress io.Writer) (builder, error) {
 	source, err := sourceDir(ctx)
 	if err != nil {
-		return Bin{}, fmt.Errorf("e2e: find the control plane's sources: %w", err)
+		return builder{}, fmt.Errorf("e2e: find the control plane's sources: %w", err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return Bin{}, fmt.Errorf("e2e: %w", err)
+		return builder{}, fmt.Errorf("e2e: %w", err)
 	}
-	cache = filepath.Join(cache, "bellwether", "controlplane")
-	bin, err := binaries(ctx, source, cache, progress)
-	if version := os.Getenv(ServerVariable); err == nil && version != "" {
-		bin.ControlPlane, err = serverOf(ctx, version, source, cache, progress)
-	}
-	return bin, err
+	return builder{source, filepath.Join(cache, "bellwether", "controlplane"), os.Getenv(ServerVariable), progress}, nil
 }
 
-func binaries(ctx context.Context, source, cache string, progress io.Writer) (Bin, error) {
-	hash, err := sourceHash(source)
-	if err != nil {
-		return Bin{}, fmt.Errorf("e2e: hash the control plane's sources: %w", err)
+func (b builder) binaries(ctx context.Context) (Bin, error) {
+	if b.version == "" {
+		dir, err := b.programs(ctx, "", controlPlane, kwok)
+		return Bin{ControlPlane: filepath.Join(dir, controlPlane), KWOK: filepath.Join(dir, kwok)}, err
 	}
-	dir := filepath.Join(cache, hash)
-	bin := Bin{ControlPlane: filepath.Join(dir, "controlplane"), KWOK: filepath.Join(dir, "kwok")}
-	return bin, once(ctx, dir, progress, func(temporary string) error {
-		return build(ctx, source, temporary, dir, progress)
+	server, err := b.programs(ctx, b.version, controlPlane)
+	if err != nil {
+		return Bin{}, err
+	}
+	players, err := b.programs(ctx, "", kwok) // KWOK stays
+	return Bin{ControlPlane: filepath.Join(server, controlPlane), KWOK: filepath.Join(players, kwok)}, err
+}
+
+// programs returns the directory of programs with a version of Kubernetes.
+func (b builder) programs(ctx context.Context, version string, names ...string) (string, error) {
+	hash, err := sourceHash(b.source)
+	if err != nil {
+		return "", fmt.Errorf("e2e: hash the control plane's sources: %w", err)
+	}
+	key := hash + "-" + strings.Join(names, "-")
+	if version != "" {
+		key += "-" + version
+	}
+	dir := filepath.Join(b.cache, key)
+	return dir, once(ctx, dir, b.progress, func(temporary string) error {
+		return b.build(ctx, version, names, temporary, dir)
 	})
 }
 
@@ -135,7 +186,7 @@ func sourceHash(source string) (string, error) {
 	}
 	slices.Sort(files)
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%s %s/%s %q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, buildFlags)
+	fmt.Fprintf(hash, "%s %s/%s %q %q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, buildFlags, buildEnvironment)
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -151,32 +202,46 @@ func sourceHash(source string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:10]), nil
 }
 
-// build compiles both programs into a temporary directory that becomes dir.
-func build(ctx context.Context, source, temporary, dir string, progress io.Writer) error {
-	versions, err := goCommand(ctx, source, []string{"GOWORK=off"}, "list", "-m", ownModule, "-f", "{{.Version}}",
-		"k8s.io/kubernetes", "sigs.k8s.io/kwok")
-	if err != nil {
-		return err
+// build compiles programs into a temporary directory that becomes dir.
+func (b builder) build(ctx context.Context, version string, names []string, temporary, dir string) error {
+	module, environment := b.source, buildEnvironment
+	if version == "" {
+		var err error
+		version, err = goCommand(ctx, module, environment, "list", "-m", ownModule, "-f", "{{.Version}}", "k8s.io/kubernetes")
+		if err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if module, err = os.MkdirTemp("", "bellwether-server-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(module)
+		if err := moduleOf(ctx, version, b.source, module); err != nil {
+			return err
+		}
+		environment = append(slices.Clip(environment), "GOFLAGS=-mod=mod")
 	}
-	kubernetes, kwok, _ := strings.Cut(versions, "\n")
-	flags, err := linked(kubernetes)
+	flags, err := linked(version)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	say(progress, "building etcd, Kubernetes %s with kubelet and kube-proxy, and KWOK %s once, into %s: "+
-		"about 5 minutes on 2 cores", kubernetes, kwok, dir)
+	say(b.progress, "building %s with Kubernetes %s once, into %s: some minutes on 2 cores",
+		strings.Join(names, " and "), version, dir)
 	stop := every(30*time.Second, func() {
-		say(progress, "… still building (%d s)", int(time.Since(start).Seconds()))
+		say(b.progress, "… still building (%d s)", int(time.Since(start).Seconds()))
 	})
-	arguments := slices.Concat([]string{"build"}, buildFlags,
-		[]string{flags, ownModule, "-o", temporary + "/", "./cmd/..."})
-	_, err = goCommand(ctx, source, []string{"GOWORK=off"}, arguments...)
+	arguments := slices.Concat([]string{"build"}, buildFlags, []string{flags, ownModule, "-o", temporary + "/"})
+	for _, name := range names {
+		arguments = append(arguments, "./cmd/"+name)
+	}
+	_, err = goCommand(ctx, module, environment, arguments...)
 	stop()
 	if err != nil {
 		return err
 	}
-	say(progress, "built the control plane in %d s", int(time.Since(start).Seconds()))
+	say(b.progress, "built them in %d s", int(time.Since(start).Seconds()))
 	return nil
 }
 

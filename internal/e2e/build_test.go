@@ -35,11 +35,16 @@ func fakeSource(t *testing.T) string {
 	return dir
 }
 
+// fake builds from fakeSource into a cache.
+func fake(source, cache string, progress io.Writer) builder {
+	return builder{source: source, cache: cache, progress: progress}
+}
+
 func TestBuildUsesItsOwnModule(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "go.mod")
 	require.NoError(t, os.WriteFile(elsewhere, []byte("module elsewhere\n"), 0o644))
 	t.Setenv("GOFLAGS", "'-modfile="+elsewhere+"'") // there may be a space in it
-	_, err := binaries(t.Context(), fakeSource(t), t.TempDir(), io.Discard)
+	_, err := fake(fakeSource(t), t.TempDir(), io.Discard).binaries(t.Context())
 	require.NoError(t, err)
 }
 
@@ -55,7 +60,7 @@ func TestConcurrentCallsShareOneBuild(t *testing.T) {
 	for i := range callers {
 		joined.Go(func() {
 			var err error
-			bins[i], err = binaries(t.Context(), source, cache, &output[i])
+			bins[i], err = fake(source, cache, &output[i]).binaries(t.Context())
 			assert.NoError(t, err)
 		})
 	}
@@ -63,21 +68,22 @@ func TestConcurrentCallsShareOneBuild(t *testing.T) {
 	builds := 0
 	for i := range callers {
 		assert.Equal(t, bins[0], bins[i])
-		builds += strings.Count(output[i].String(), "building etcd")
+		builds += strings.Count(output[i].String(), "building controlplane and kwok")
 	}
 	assert.Equal(t, 1, builds)
 	assert.FileExists(t, bins[0].ControlPlane)
 	assert.FileExists(t, bins[0].KWOK)
+	assert.NoFileExists(t, filepath.Join(filepath.Dir(bins[0].KWOK), "node"), "only real nodes need it")
 
 	var quiet bytes.Buffer
-	again, err := binaries(t.Context(), source, cache, &quiet)
+	again, err := fake(source, cache, &quiet).binaries(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, bins[0], again)
 	assert.Empty(t, quiet.String(), "what is built is not talked about")
 
 	main := filepath.Join(source, "cmd", "kwok", "main.go")
 	require.NoError(t, os.WriteFile(main, []byte("package main\n\nfunc main() { println() }\n"), 0o644))
-	changed, err := binaries(t.Context(), source, cache, io.Discard)
+	changed, err := fake(source, cache, io.Discard).binaries(t.Context())
 	require.NoError(t, err)
 	assert.NotEqual(t, bins[0], changed, "other sources are another build")
 }
@@ -87,7 +93,7 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	source, cache := fakeSource(t), t.TempDir()
 	main := filepath.Join(source, "cmd", "kwok", "main.go")
 	require.NoError(t, os.WriteFile(main, []byte("package main\n\nfunc main() { undefined() }\n"), 0o644))
-	_, err := binaries(t.Context(), source, cache, io.Discard)
+	_, err := fake(source, cache, io.Discard).binaries(t.Context())
 	require.ErrorContains(t, err, "undefined: undefined", "the compiler's words")
 	left, err := os.ReadDir(cache)
 	require.NoError(t, err)
@@ -103,9 +109,9 @@ func TestBuildAfterKilledBuild(t *testing.T) {
 	source, cache := fakeSource(t), t.TempDir()
 	hash, err := sourceHash(source)
 	require.NoError(t, err)
-	temporary := filepath.Join(cache, hash+".tmp")
+	temporary := filepath.Join(cache, hash+"-controlplane-kwok.tmp")
 	require.NoError(t, os.MkdirAll(filepath.Join(temporary, "kwok"), 0o755))
-	bin, err := binaries(t.Context(), source, cache, io.Discard)
+	bin, err := fake(source, cache, io.Discard).binaries(t.Context())
 	require.NoError(t, err)
 	assert.FileExists(t, bin.KWOK)
 	assert.NoDirExists(t, temporary)
@@ -116,14 +122,14 @@ func TestWaitingForABuildEndsWithTheContext(t *testing.T) {
 	source, cache := fakeSource(t), t.TempDir()
 	hash, err := sourceHash(source)
 	require.NoError(t, err)
-	unlock, err := lockFile(t.Context(), filepath.Join(cache, hash+".lock"),
+	unlock, err := lockFile(t.Context(), filepath.Join(cache, hash+"-controlplane-kwok.lock"),
 		func(time.Duration) { t.Error("lock is taken") })
 	require.NoError(t, err)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var progress bytes.Buffer
-	_, err = binaries(ctx, source, cache, &progress)
+	_, err = fake(source, cache, &progress).binaries(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Contains(t, progress.String(), "waiting for another process")
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -137,14 +136,6 @@ func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
 	if len(options.Nodes)+len(options.Groups) == 0 {
 		return nil
 	}
-	stages, err := exec.CommandContext(ctx, c.bin.KWOK, "stages").Output()
-	if err != nil {
-		return fmt.Errorf("print stages of KWOK: %w", err)
-	}
-	stagesFile := c.path("kwok-stages.yaml")
-	if err := os.WriteFile(stagesFile, stages, 0o600); err != nil {
-		return err
-	}
 	kubeconfig, err := c.Kubeconfig(c.User("kwok", "system:masters"))
 	if err != nil {
 		return err
@@ -153,11 +144,7 @@ func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
 		c.nodes[name], err = c.Run(Command{
 			Name: "node-" + name,
 			Path: c.bin.KWOK,
-			Args: []string{
-				"--kubeconfig=" + kubeconfig, which, "--node-lease-duration-seconds=8",
-				"--server-address=127.0.0.1:0", "--config=" + stagesFile,
-			},
-			Env: []string{"KWOK_WORKDIR=" + c.Dir}, // nothing from the user's home
+			Args: []string{"--kubeconfig=" + kubeconfig, which, "--lease=8"},
 		})
 		return err
 	}
@@ -166,7 +153,7 @@ func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
 		if err := c.createNode(ctx, name, ""); err != nil {
 			return err
 		}
-		if err := play(name, "--manage-single-node="+name); err != nil {
+		if err := play(name, "--node="+name); err != nil {
 			return err
 		}
 		players[name] = name
@@ -178,7 +165,7 @@ func (c *ControlPlane) startNodes(ctx context.Context, options Options) error {
 			}
 			players[name] = group
 		}
-		if err := play(group, "--manage-nodes-with-label-selector="+groupLabel+"="+group+",!"+DarkLabel); err != nil {
+		if err := play(group, "--nodes="+groupLabel+"="+group+",!"+DarkLabel); err != nil {
 			return err
 		}
 	}

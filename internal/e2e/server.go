@@ -3,13 +3,11 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 )
 
 // ServerVariable names an environment variable with a version of Kubernetes, such as v1.35.4. The
@@ -17,54 +15,17 @@ import (
 // KWOK stays.
 const ServerVariable = "BELLWETHER_KUBERNETES"
 
-// serverOf returns the control plane of another version of Kubernetes, built once.
-func serverOf(ctx context.Context, version, source, cache string, progress io.Writer) (string, error) {
-	hash, err := sourceHash(source)
-	if err != nil {
-		return "", fmt.Errorf("e2e: hash the control plane's sources: %w", err)
-	}
-	dir := filepath.Join(cache, hash+"-"+version)
-	return filepath.Join(dir, "controlplane"), once(ctx, dir, progress, func(temporary string) error {
-		start := time.Now()
-		say(progress, "building etcd and Kubernetes %s once, into %s: about 5 minutes on 2 cores", version, dir)
-		if err := buildServer(ctx, version, source, temporary); err != nil {
-			return err
-		}
-		say(progress, "built the control plane in %d s", int(time.Since(start).Seconds()))
-		return nil
-	})
-}
-
-// buildServer compiles the control plane as a module of its own, with what that version of Kubernetes
+// moduleOf writes a module into dir: the programs with another version of Kubernetes, and with what that
 // requires.
-func buildServer(ctx context.Context, version, source, temporary string) error {
-	flags, err := linked(version)
+func moduleOf(ctx context.Context, version, source, dir string) error {
+	requirements, err := requirementsOf(ctx, version, dir)
 	if err != nil {
 		return fmt.Errorf("%s: %w", ServerVariable, err)
 	}
-	module, err := os.MkdirTemp("", "bellwether-server-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(module)
-	main, err := os.ReadFile(filepath.Join(source, "cmd", "controlplane", "main.go"))
-	if err != nil {
-		return err
-	}
-	requirements, err := requirementsOf(ctx, version, module)
-	if err != nil {
-		return err
-	}
-	for name, content := range map[string][]byte{"main.go": main, "go.mod": requirements} {
-		if err := os.WriteFile(filepath.Join(module, name), content, 0o600); err != nil {
-			return err
-		}
-	}
-	alone := []string{"GOWORK=off", "GOFLAGS=-mod=mod"}
-	arguments := slices.Concat([]string{"build"}, buildFlags, []string{flags, "-o", filepath.Join(temporary,
-		"controlplane"), "."})
-	_, err = goCommand(ctx, module, alone, arguments...)
-	return err
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "go.mod"), requirements, 0o600),
+		os.CopyFS(filepath.Join(dir, "cmd"), os.DirFS(filepath.Join(source, "cmd"))),
+	)
 }
 
 // requirementsOf returns a go.mod with a version of Kubernetes and what that requires. Its own parts are

@@ -87,7 +87,7 @@ type PolicyConfig struct {
 // Change the objects in place. To disable the fence, set the binding's validationActions to Audit.
 // Do not delete the objects in order to install them again later: when no binding of the cluster
 // has a Lease as its parameter, an API server stops watching Leases until it is restarted
-// (kubernetes/kubernetes#130887, open in 1.36). A fence installed after that uses outdated Leases.
+// (kubernetes/kubernetes#130887, open in 1.37). A fence installed after that uses outdated Leases.
 //
 // The error joins one error for each rule that config breaks.
 func Policy(config PolicyConfig) (

@@ -129,13 +129,13 @@ func (c *Cluster) startNodes(ctx context.Context, options Options) error {
 	if options.Archive != "" {
 		archives = []string{options.Archive, images}
 	}
-	bin, err := e2e.Binaries(ctx, os.Stderr)
+	program, err := e2e.NodeBinary(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	for i, name := range options.Nodes {
 		n := &Node{Name: name, Dir: filepath.Join(c.Dir, name)}
-		n.boot = boot{Name: name, Dir: n.Dir, Index: i + 1, Images: archives, Program: bin.ControlPlane}
+		n.boot = boot{Name: name, Dir: n.Dir, Index: i + 1, Images: archives, Program: program}
 		for other := range options.Nodes {
 			if other != i {
 				n.boot.Others = append(n.boot.Others, other+1)

@@ -112,8 +112,11 @@ func Download(ctx context.Context, images map[string]Image) error {
 // namespaces, and returns its exit code. If that is not 0, files that it has left stay. It inherits
 // these files, from number 3 on. When ctx ends it gets SIGTERM, and Enter waits for its end.
 func Enter(ctx context.Context, inherited ...*os.File) (code int, err error) {
-	// The control plane is built here: in the namespaces there is no network.
+	// What is built is built here: in the namespaces there is no network.
 	if _, err := e2e.Binaries(ctx, os.Stderr); err != nil {
+		return 1, err
+	}
+	if _, err := e2e.NodeBinary(ctx, os.Stderr); err != nil {
 		return 1, err
 	}
 	groups, err := cgroupsBelow(fmt.Sprintf("bellwether-%d", os.Getpid()))

@@ -1,5 +1,5 @@
-// Command nodes installs the programs of real nodes if they are not there yet. Where it cannot, it
-// says that the tests with real nodes will be skipped, and why.
+// Command nodes installs the programs of real nodes if they are not there yet, and builds kubelet and
+// kube-proxy. Where it cannot install, it says that the tests with real nodes will be skipped, and why.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
@@ -17,5 +18,10 @@ func main() {
 	defer stop()
 	if err := realnode.Install(ctx, os.Stdout); err != nil {
 		fmt.Println("tests with real nodes will be skipped:", err)
+		return
+	}
+	if _, err := e2e.NodeBinary(ctx, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
