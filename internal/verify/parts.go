@@ -71,14 +71,15 @@ func (v *verification) verify(ctx context.Context, parts []part) error {
 			continue
 		}
 		if expected := v.expected(p); v.budget > 0 && !p.always && expected > v.left() {
-			v.omit(p, fmt.Sprintf("%s left of %s, and it takes some %s here", brief(max(0, v.left())), v.budget, brief(expected)))
+			v.omit(p, fmt.Sprintf("%s left of %s, and it takes some %s here", brief(max(0, v.left())), v.budget,
+				brief(expected)))
 			continue
 		}
 		v.one(ctx, p)
 	}
-	fmt.Fprintf(v.out, "== make verify: %s\n%s\n", brief(v.now().Sub(v.begun)), strings.Join(v.results, "\n"))
+	v.say("== make verify: %s\n%s\n", brief(v.now().Sub(v.begun)), strings.Join(v.results, "\n"))
 	if len(v.omitted) > 0 {
-		fmt.Fprintf(v.out, "NOT RUN: %s. make verify without BUDGET runs all parts.\n", strings.Join(v.omitted, ", "))
+		v.say("NOT RUN: %s. make verify without BUDGET runs all parts.\n", strings.Join(v.omitted, ", "))
 	}
 	if len(v.failed) > 0 {
 		return errors.New("failed: " + strings.Join(v.failed, ", "))
@@ -87,7 +88,8 @@ func (v *verification) verify(ctx context.Context, parts []part) error {
 }
 
 func (v *verification) one(ctx context.Context, p part) {
-	fmt.Fprintf(v.out, "== make %s: takes some %s here, begun after %s\n", p.name, brief(v.expected(p)), brief(v.now().Sub(v.begun)))
+	v.say("== make %s: takes some %s here, begun after %s\n", p.name, brief(v.expected(p)),
+		brief(v.now().Sub(v.begun)))
 	begun := v.now()
 	err := v.run(ctx, p.name)
 	took := v.now().Sub(begun)
@@ -104,6 +106,8 @@ func (v *verification) omit(p part, why string) {
 	v.omitted = append(v.omitted, p.name)
 	v.results = append(v.results, fmt.Sprintf("  %-12s %8s  not run: %s", p.name, "-", why))
 }
+
+func (v *verification) say(format string, args ...any) { _, _ = fmt.Fprintf(v.out, format, args...) }
 
 // expected is how long a part takes on this machine, as far as the parts before it show.
 func (v *verification) expected(p part) time.Duration {

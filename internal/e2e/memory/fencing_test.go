@@ -133,7 +133,7 @@ func (f *fence) see(c apisim.Change) {
 	}
 }
 
-// report does what the kubelet, or whoever misses it, says of a node.
+// report sets the Ready condition of a node, as its kubelet or the node controller would.
 func (f *fence) report(node string, ready corev1.ConditionStatus) {
 	ctx, now := context.WithoutCancel(f.t.Context()), metav1.NowMicro()
 	_, err := f.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, fmt.Appendf(nil,

@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 )
 
-// life is Pods of which one leads, until it ends.
+// life is a set of Pods. One leads until it ends.
 type life struct {
 	*stage
 	lives   *referee.Lives

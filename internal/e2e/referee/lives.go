@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Lives is the work of Pods of which one works, until its process ends.
+// Lives records the work of Pods. One works until its process ends.
 type Lives struct {
 	// Begun has the Pod of each process that begins to work.
 	Begun chan string

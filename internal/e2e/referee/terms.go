@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Terms is the work of daemons of which one works at a time.
+// Terms records the work of daemons. One works at a time.
 type Terms struct {
 	// Begun has each term at its first act.
 	Begun chan Term
