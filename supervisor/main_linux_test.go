@@ -32,29 +32,32 @@ const (
 	serverEnv = "BELLWETHER_TEST_KUBECONFIG"
 	slowEnv   = "BELLWETHER_TEST_SLOW_SERVER"
 
-	timingEnv = "BELLWETHER_TEST_TIMING" // the lease duration and the margin
+	timingEnv = "BELLWETHER_TEST_TIMING" // a timing
 )
 
-// timing is that of a term.
-type timing struct{ duration, margin time.Duration }
+// timing is that of a term, and how long a daemon lives that nobody kills.
+type timing struct{ duration, margin, daemon time.Duration }
 
 var (
 	// ample is for what need not wait for the end of any of these times, on a machine however slow.
-	ample = timing{60 * time.Second, 20 * time.Second}
-	// patient has a short margin, for what waits for one, or for the end of what is not killed.
-	patient = timing{60 * time.Second, time.Second}
+	ample = timing{60 * time.Second, 20 * time.Second, 10 * time.Second}
+	// patient has a short margin, for what waits for one.
+	patient = timing{60 * time.Second, time.Second, 10 * time.Second}
 )
 
-// brief is a timing for what waits until a term is over, while the machine does the rest in a third of this
-// time. That is three seconds at least.
-func brief(d time.Duration) timing { return timing{d, d / 3} }
+// brief is a timing whose deadline comes after d, which is two seconds at least. The long margin is for what
+// has a part of it.
+func brief(d time.Duration) timing { return timing{d + time.Minute, time.Minute, 10*time.Second + 2*d} }
 
-func (t timing) String() string { return fmt.Sprint(t.duration, " ", t.margin) }
+func (t timing) String() string { return fmt.Sprint(t.duration, " ", t.margin, " ", t.daemon) }
 
 // timingOf reads what String has written.
 func timingOf(s string) timing {
-	duration, margin, _ := strings.Cut(s, " ")
-	return timing{must(time.ParseDuration(duration)), must(time.ParseDuration(margin))}
+	var durations []time.Duration
+	for text := range strings.FieldsSeq(s) {
+		durations = append(durations, must(time.ParseDuration(text)))
+	}
+	return timing{durations[0], durations[1], durations[2]}
 }
 
 var programs = map[string]func(){
@@ -64,7 +67,7 @@ var programs = map[string]func(){
 	"young shard":      func() { hold(0) },
 	"daemon": func() { // deaf, and of its own session
 		fmt.Println(os.Getpid())
-		<-time.After(10 * timingOf(os.Getenv(timingEnv)).margin)
+		<-time.After(timingOf(os.Getenv(timingEnv)).daemon)
 	},
 }
 

@@ -214,7 +214,7 @@ func TestDescendantsEndBeforeTheRelease(t *testing.T) {
 // stoppedUntilItsEnd returns a leader that does something and is stopped then, past the end of its term.
 func stoppedUntilItsEnd(t *testing.T, does func(family)) (f family) {
 	t.Helper()
-	subprocess.InTime(t, 3*time.Second, func(within time.Duration) bool {
+	subprocess.InTime(t, 2*time.Second, func(within time.Duration) bool {
 		f = startWith(t, "leader", (*subprocess.Child).Start, brief(within))
 		does(f)
 		pid, err := strconv.Atoi(f.leader)
