@@ -207,7 +207,8 @@ func (b builder) build(ctx context.Context, version string, names []string, temp
 	module, environment := b.source, buildEnvironment
 	if version == "" {
 		var err error
-		version, err = goCommand(ctx, module, environment, "list", "-m", ownModule, "-f", "{{.Version}}", "k8s.io/kubernetes")
+		version, err = goCommand(ctx, module, environment, "list", "-m", ownModule, "-f", "{{.Version}}",
+			"k8s.io/kubernetes")
 		if err != nil {
 			return err
 		}

@@ -89,8 +89,8 @@ func (f *fleet) user() string { return f.namespace + "-instance" }
 func (f *fleet) requirePublished(want ...string) {
 	f.t.Helper()
 	slices.Sort(want)
-	require.Eventually(f.t, func() bool { return slices.Equal(want, f.seen.Now()) }, patience, poll, "never published %v",
-		want)
+	require.Eventually(f.t, func() bool { return slices.Equal(want, f.seen.Now()) }, patience, poll,
+		"never published %v", want)
 }
 
 // assertAlways checks that something was published all the time.

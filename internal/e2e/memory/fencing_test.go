@@ -67,7 +67,8 @@ func newFence(t *testing.T) *fence {
 			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespaced: true,
 		},
 		apisim.Resource{
-			GroupVersionResource: storagev1.SchemeGroupVersion.WithResource("volumeattachments"), Kind: "VolumeAttachment",
+			GroupVersionResource: storagev1.SchemeGroupVersion.WithResource("volumeattachments"),
+			Kind:                 "VolumeAttachment",
 		},
 	)}
 	f.rack = &rack{Rack: fencingtest.NewRack(func(_ string, on bool) {
@@ -207,7 +208,8 @@ func TestFencing(t *testing.T) {
 	fences, err := dynamic.NewForConfig(f.server.Client("referee").Config())
 	require.NoError(t, err)
 	f.eventually(func() bool {
-		record, err := fences.Resource(v1alpha1.Resource()).Get(t.Context(), v1alpha1.Name(machine), metav1.GetOptions{})
+		record, err := fences.Resource(v1alpha1.Resource()).Get(t.Context(), v1alpha1.Name(machine),
+			metav1.GetOptions{})
 		if err != nil {
 			return false
 		}

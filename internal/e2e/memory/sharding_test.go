@@ -78,7 +78,8 @@ func TestSharding(t *testing.T) {
 	for i := range objects {
 		_, err := d.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprintf("object-%d", i), Labels: map[string]string{"example.bellwether.dev/checksum": "wanted"},
+				Name:   fmt.Sprintf("object-%d", i),
+				Labels: map[string]string{"example.bellwether.dev/checksum": "wanted"},
 			},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
