@@ -35,7 +35,7 @@ const (
 	timingEnv = "BELLWETHER_TEST_TIMING" // a timing
 )
 
-// timing is that of a term, and how long a daemon lives that nobody kills.
+// timing is that of a term, and how long a daemon lives that no process kills.
 type timing struct{ duration, margin, daemon time.Duration }
 
 var (
