@@ -33,8 +33,12 @@ export BELLWETHER_LAB = $(LAB)
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
+# How the two commands that everybody runs first compile: a quarter faster, because a debugger's tables are left out and garbage
+# costs less than its collection. Each finds what the other has compiled.
+QUICKLY := CGO_ENABLED=0 GOGC=400 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
+
 # All modules are tested by one go command, so that nothing is compiled twice and waits overlap. The packages that take longest
-# begin first. Garbage costs less than its collection.
+# begin first.
 TESTED := . controllerruntime metrics examples/demo examples/controllerruntime internal/e2e
 UNITS  := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
 	./examples/demo/... ./examples/controllerruntime ./examples/controllerruntime/elected ./examples/controllerruntime/operator
@@ -44,7 +48,7 @@ test: gotestsum ## what to run before each commit: unit tests, and end-to-end te
 		"Packages that have not changed keep their results, unless ARGS=-count=1"
 	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@{ echo 'go 1.26.0'; for m in $(TESTED); do echo "use ../$$m"; done; } >$(RESULTS)/go.work
-	@CGO_ENABLED=0 GOGC=400 GOWORK="$$PWD/$(RESULTS)/go.work" BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
+	@$(QUICKLY) GOWORK="$$PWD/$(RESULTS)/go.work" BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
 		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
 		-vet=off -ldflags='-s -w' -timeout 40m -p 4 $(ARGS) $(UNITS)
 	@echo "Not run: linters, race detector, real control plane, real nodes, simulations, mutations, other versions, fence" \
@@ -208,7 +212,7 @@ chaos: controlplane ## four shards on a real control plane while everything goes
 
 demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays only that; CONTROLPLANE=real: on etcd and Kubernetes, machines too
 	@echo "building the demo; with a cold cache a minute or two"
-	@cd examples/demo && go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(if $(CONTROLPLANE),-controlplane '$(CONTROLPLANE)') $(ARGS)
+	@cd examples/demo && $(QUICKLY) go run . -picture '$(PICTURE)' $(if $(CHAPTER),-chapter '$(CHAPTER)') $(if $(CONTROLPLANE),-controlplane '$(CONTROLPLANE)') $(ARGS)
 
 playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence; NODES=real: nodes that run Pods
 	@echo "building the playground; with a cold cache a minute or two"

@@ -202,26 +202,21 @@ func sourceHash(source string) (string, error) {
 	return fmt.Sprintf("%x", hash.Sum(nil)[:10]), nil
 }
 
-// build compiles programs into a temporary directory that becomes dir.
+// build compiles programs into a temporary directory that becomes dir. An empty version is that of the
+// module.
 func (b builder) build(ctx context.Context, version string, names []string, temporary, dir string) error {
 	module, environment := b.source, buildEnvironment
+	var err error
 	if version == "" {
-		var err error
-		version, err = goCommand(ctx, module, environment, "list", "-m", ownModule, "-f", "{{.Version}}",
-			"k8s.io/kubernetes")
-		if err != nil {
-			return err
-		}
+		version, err = goCommand(ctx, module, environment,
+			"list", "-m", ownModule, "-f", "{{.Version}}", "k8s.io/kubernetes")
 	} else {
-		var err error
-		if module, err = os.MkdirTemp("", "bellwether-server-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(module)
-		if err := moduleOf(ctx, version, b.source, module); err != nil {
-			return err
-		}
 		environment = append(slices.Clip(environment), "GOFLAGS=-mod=mod")
+		module, err = moduleOf(ctx, version, b.source)
+		defer os.RemoveAll(module)
+	}
+	if err != nil {
+		return err
 	}
 	flags, err := linked(version)
 	if err != nil {

@@ -15,14 +15,17 @@ import (
 // KWOK stays.
 const ServerVariable = "BELLWETHER_KUBERNETES"
 
-// moduleOf writes a module into dir: the programs with another version of Kubernetes, and with what that
-// requires.
-func moduleOf(ctx context.Context, version, source, dir string) error {
+// moduleOf returns a temporary directory with a module: the programs with another version of Kubernetes,
+// and with what that requires.
+func moduleOf(ctx context.Context, version, source string) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "bellwether-server-"); err != nil {
+		return "", err
+	}
 	requirements, err := requirementsOf(ctx, version, dir)
 	if err != nil {
-		return fmt.Errorf("%s: %w", ServerVariable, err)
+		return dir, fmt.Errorf("%s: %w", ServerVariable, err)
 	}
-	return errors.Join(
+	return dir, errors.Join(
 		os.WriteFile(filepath.Join(dir, "go.mod"), requirements, 0o600),
 		os.CopyFS(filepath.Join(dir, "cmd"), os.DirFS(filepath.Join(source, "cmd"))),
 	)

@@ -31,7 +31,7 @@ type boot struct {
 	Others  []int // indices of the other nodes
 	Cgroups cgroups
 	Images  []string // archives; the last one has pauseImage
-	Program string   // the components of Kubernetes
+	Program string   // kubelet and kube-proxy
 }
 
 // Daemons of a node, by the names that requests and log files have for them.
