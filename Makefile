@@ -33,9 +33,10 @@ export BELLWETHER_LAB = $(LAB)
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
-# How the two commands that everybody runs first compile: a quarter faster, because a debugger's tables are left out and garbage
-# costs less than its collection. Each finds what the other has compiled.
-QUICKLY := CGO_ENABLED=0 GOGC=400 GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
+# How tools are compiled, and the two commands that everybody runs first: a quarter faster, because a debugger's tables are left
+# out and garbage costs less than its collection. Each finds what the others have compiled.
+SPARE   := GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
+QUICKLY := CGO_ENABLED=0 GOGC=400 $(SPARE)
 
 # All modules are tested by one go command, so that nothing is compiled twice and waits overlap. The packages that take longest
 # begin first.
@@ -66,7 +67,7 @@ count: gotestsum
 
 lint: golangci-lint ## linters and go mod tidy, in every module
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 4 minutes on 2 cores"
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && '$(LINT)' run ./...) || exit 1; done
+	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && GOGC=400 '$(LINT)' run ./...) || exit 1; done
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
 
@@ -90,8 +91,9 @@ generate: ## deep copies and manifests of NodeFence and Widget, from their types
 
 # Usage: $(call gotest,<module>,<name of the result>,<flags and packages of go test>). What go vet finds, make lint has found.
 gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out="$$PWD/$(RESULTS)/$(2).json" && cd $(1) && \
-	'$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 40m $(3))
+	$(SPARE) '$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 40m $(3))
 
+race: export GOGC := 400
 race: gotestsum ## unit tests of all modules with the race detector, and end-to-end tests on an API server in memory
 	@echo "with a cold cache, compiling takes 4 minutes on 2 cores"
 	@$(call gotest,.,race,-race ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife ./...)
@@ -103,10 +105,11 @@ race: gotestsum ## unit tests of all modules with the race detector, and end-to-
 
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
-heavy: golangci-lint gotestsum ## lint and test modules that take long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether
+heavy: golangci-lint gotestsum ## what takes long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether; releases of a toy
 	@echo "some 2 minutes, as the programs of the dashboards run for so long; with a cold cache 6 on 2 cores"
-	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && '$(LINT)' run ./...) || exit 1; done
+	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && GOGC=400 '$(LINT)' run ./...) || exit 1; done
 	@$(foreach m,$(HEAVY),$(call gotest,$(m),heavy-$(notdir $(m)),./...) &&) true
+	@export BELLWETHER_PROVE=builds && $(call gotest,.,heavy-builds,./internal/release ./internal/process)
 
 # Everything is built and vetted, and what needs no control plane is tested.
 compat-%: gotestsum
@@ -248,12 +251,12 @@ release-require: ## have each go.mod require the modules of this repository at V
 # Not files for make, whose names cannot have spaces.
 golangci-lint:
 	@test -x '$(LINT)' || { echo "building golangci-lint $(GOLANGCI_LINT_VERSION), once: about 2 minutes on 2 cores" && \
-		GOBIN='$(dir $(LINT))' go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION); }
+		$(QUICKLY) GOBIN='$(dir $(LINT))' go install -ldflags='-s -w' github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION); }
 
 gotestsum:
 	@test -x '$(GOTESTSUM)' || { echo "building gotestsum $(GOTESTSUM_VERSION), once: some seconds" && \
-		GOBIN='$(dir $(GOTESTSUM))' go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION); }
+		$(QUICKLY) GOBIN='$(dir $(GOTESTSUM))' go install -ldflags='-s -w' gotest.tools/gotestsum@$(GOTESTSUM_VERSION); }
 
 apidiff:
 	@test -x '$(APIDIFF)' || { echo "building apidiff $(APIDIFF_VERSION), once: some seconds" && \
-		GOBIN='$(dir $(APIDIFF))' go install golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION); }
+		$(QUICKLY) GOBIN='$(dir $(APIDIFF))' go install -ldflags='-s -w' golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION); }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
@@ -250,6 +251,9 @@ func TestProgramThatMayBeAnywhereIsSupervised(t *testing.T) {
 	for _, mode := range []string{"exe", "pie"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
+			if mode == "pie" {
+				proof.Build(t)
+			}
 			file := filepath.Join(t.TempDir(), "supervised")
 			build := exec.CommandContext(t.Context(), "go", "build", "-buildmode="+mode, "-o", file,
 				"./testdata/supervised")

@@ -10,7 +10,7 @@ import (
 )
 
 // Variable names the environment variable that asks for proofs. Its value is a list of kinds,
-// separated by commas: simulations, mutations.
+// separated by commas: simulations, mutations, builds.
 const Variable = "BELLWETHER_PROVE"
 
 // SoakVariable names an environment variable with a duration. Simulations that it is set for run new
@@ -20,18 +20,26 @@ const SoakVariable = "BELLWETHER_SOAK"
 const (
 	simulations = "simulations"
 	mutations   = "mutations"
+	builds      = "builds"
 )
 
 // Simulation skips a test that simulates many schedules, unless simulations are asked for.
 func Simulation(t testing.TB) {
 	t.Helper()
-	skipUnless(t, simulations)
+	skipUnless(t, simulations, simulations)
 }
 
 // Mutation skips a test that builds and runs mutated code, unless mutations are asked for.
 func Mutation(t testing.TB) {
 	t.Helper()
-	skipUnless(t, mutations)
+	skipUnless(t, mutations, mutations)
+}
+
+// Build skips a test that compiles in a way in which nothing else does, and therefore compiles the
+// standard library again, unless builds are asked for.
+func Build(t testing.TB) {
+	t.Helper()
+	skipUnless(t, builds, "heavy")
 }
 
 // OfMutant is the environment for the test of a mutated program: simulations run, and run no longer
@@ -40,12 +48,12 @@ func OfMutant() []string {
 	return append(os.Environ(), Variable+"="+simulations, SoakVariable+"=")
 }
 
-func skipUnless(t testing.TB, kind string) {
+func skipUnless(t testing.TB, kind, target string) {
 	t.Helper()
 	if Soaking() || slices.Contains(strings.Split(os.Getenv(Variable), ","), kind) {
 		return
 	}
-	t.Skipf("not asked for: make %s runs it (%s=%[1]s)", kind, Variable)
+	t.Skipf("not asked for: make %s runs it (%s=%s)", target, Variable, kind)
 }
 
 // Soaking reports whether [SoakVariable] is set.

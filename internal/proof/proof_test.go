@@ -20,26 +20,37 @@ func (s *skipped) Helper() {}
 func (s *skipped) Skipf(format string, args ...any) { s.reason = fmt.Sprintf(format, args...) }
 
 func TestProofsRunOnlyWhenAskedFor(t *testing.T) {
+	kinds := []struct {
+		name, target string
+		skip         func(testing.TB)
+	}{
+		{"simulations", "simulations", proof.Simulation},
+		{"mutations", "mutations", proof.Mutation},
+		{"builds", "heavy", proof.Build},
+	}
 	for _, c := range []struct {
-		prove, soak            string
-		simulations, mutations bool
+		prove, soak string
+		run         []string
 	}{
 		{},
-		{prove: "simulations", simulations: true},
-		{prove: "mutations", mutations: true},
-		{prove: "simulations,mutations", simulations: true, mutations: true},
+		{prove: "simulations", run: []string{"simulations"}},
+		{prove: "mutations", run: []string{"mutations"}},
+		{prove: "builds,simulations", run: []string{"builds", "simulations"}},
 		{prove: "all"},
-		{soak: "1m", simulations: true, mutations: true},
+		{soak: "1m", run: []string{"simulations", "mutations", "builds"}},
 	} {
 		t.Setenv(proof.Variable, c.prove)
 		t.Setenv(proof.SoakVariable, c.soak)
-		var simulation, mutation skipped
-		proof.Simulation(&simulation)
-		proof.Mutation(&mutation)
-		assert.Equal(t, c.simulations, simulation.reason == "", "simulations for %+v", c)
-		assert.Equal(t, c.mutations, mutation.reason == "", "mutations for %+v", c)
-		if !c.mutations {
-			assert.Equal(t, "not asked for: make mutations runs it (BELLWETHER_PROVE=mutations)", mutation.reason)
+		for _, kind := range kinds {
+			var s skipped
+			kind.skip(&s)
+			if s.reason == "" {
+				assert.Contains(t, c.run, kind.name, "%+v", c)
+				continue
+			}
+			assert.NotContains(t, c.run, kind.name, "%+v", c)
+			assert.Equal(t, fmt.Sprintf("not asked for: make %s runs it (BELLWETHER_PROVE=%s)", kind.target, kind.name),
+				s.reason)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
+
+	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
 const toy = "github.com/example/toy"
@@ -242,6 +244,7 @@ func run(t *testing.T, dir, next, apidiff string) (string, error) {
 // commit makes a repository. A file without a text is left out.
 func commit(t *testing.T, instead map[string]string) string {
 	t.Helper()
+	proof.Build(t)
 	dir := t.TempDir()
 	files := maps.Clone(releasable)
 	maps.Copy(files, instead)

@@ -55,13 +55,13 @@ func (r *repository) newConsumer(ctx context.Context, m module, root string) (*c
 // pkg is a line of go list.
 type pkg struct{ module, name, path string }
 
-// proof is what a consumer got of a module.
-type proof struct{ packages, commands []string }
+// delivery is what a consumer got of a module.
+type delivery struct{ packages, commands []string }
 
 // prove gets the module by its version, compiles a program that imports all of its packages, and
 // installs its commands.
-func (c *consumer) prove(ctx context.Context, m module, v version) (proof, error) {
-	var p proof
+func (c *consumer) prove(ctx context.Context, m module, v version) (delivery, error) {
+	var p delivery
 	path := m.mod.Module.Path
 	if _, err := c.run(ctx, "go", "get", path+"@"+v.String()); err != nil {
 		return p, err
