@@ -32,7 +32,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, r *http.Request) {
-		send(w, respondJSON(r, map[string]any{"major": "1", "minor": "36", "gitVersion": "v1.36.0-in-memory"}))
+		send(w, respondJSON(r, map[string]any{"major": "1", "minor": "37", "gitVersion": "v1.37.0-in-memory"}))
 	})
 	for path, answer := range s.discovery() {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
