@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,8 +43,9 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, eventType, reason, action
 			fmt.Sprintf(note, args...)))
 }
 
-// take returns what was said since it was asked last.
+// take returns what was said since it was asked last, up to all that follows from what has happened.
 func (r *recorder) take() []string {
+	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	said := r.said

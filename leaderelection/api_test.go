@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/retry"
 )
 
 var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
@@ -153,9 +155,10 @@ func (a *api) lease(t *testing.T) *coordinationv1.Lease {
 // edit changes the record as somebody with kubectl would.
 func (a *api) edit(t *testing.T, change func(*coordinationv1.Lease)) {
 	t.Helper()
-	l := a.lease(t)
-	change(l)
-	if _, err := a.client().CoordinationV1().Leases("ns").Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // a renewal may come between
+		l := a.lease(t)
+		change(l)
+		_, err := a.client().CoordinationV1().Leases("ns").Update(t.Context(), l, metav1.UpdateOptions{})
+		return err
+	}))
 }

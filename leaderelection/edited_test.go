@@ -21,7 +21,7 @@ func TestAnEditedDurationIsSaid(t *testing.T) {
 		leader, candidate := newReplica(t, a, "a", nil), newReplica(t, a, "b", nil)
 		leader.start(t)
 		candidate.start(t)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + time.Second) // between two renewals
 		a.edit(t, func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](math.MaxInt32) })
 		time.Sleep(time.Hour)
 		require.Len(t, leader.losses(), 1)
