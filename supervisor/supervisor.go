@@ -42,10 +42,12 @@ type openSlot struct {
 //
 //   - There are two processes. The second one's short name in the kernel, as in ps, is "exe".
 //   - Only the standard file descriptors are passed on.
-//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child. Nor are SIGINT and
-//     SIGQUIT while both are in the foreground of a terminal, whose keys reach both.
-//   - A service manager should signal the parent alone, as the kubelet does. With systemd, set
-//     KillMode=mixed, or the child gets each signal twice.
+//   - The child is in a process group of its own. It gets once what is sent to the parent or to the
+//     parent's group, as by dumb-init, tini -g, timeout, bellwether run and the keys of a terminal. It
+//     cannot read from a terminal, unless the parent is PID 1.
+//   - systemd signals every process of a unit by default, so the child gets a stop twice, and the second
+//     one ends programs with controller-runtime's SetupSignalHandler at once. Set KillMode=mixed.
+//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child. Ctrl-Z stops both.
 //
 // With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger or
 // for credentials that only this process can use. A second call returns a Supervisor of the same

@@ -42,14 +42,14 @@ func Supervise(v Supervision) (code int) {
 			return cannotStart(err)
 		}
 	}
-	terminal := s.init && ownsTerminal()
+	// In a group of its own, it gets once what is sent to the group of this process.
 	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
-		Files: files, Sys: &syscall.SysProcAttr{Setpgid: terminal, Pdeathsig: unix.SIGKILL},
+		Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	})
 	if err != nil {
 		return cannotStart(err)
 	}
-	if terminal {
+	if s.init && ownsTerminal() {
 		moveToForeground(child)
 	}
 	go s.forward(child)
@@ -121,42 +121,46 @@ func newSignals() *signals {
 	return s
 }
 
-// forward sends the child each signal. It fails if the child has ended; then this process ends too.
+// oneStop is within how long a stop that is sent twice is one: timeout sends it to this process, and then to
+// the group.
+const oneStop = 50 * time.Millisecond
+
+// forward sends the child each signal. It fails if the child has ended; then this process ends too. A
+// shell that stops this process stops both, and continues both.
 func (s *signals) forward(child *os.Process) {
+	var stop os.Signal
+	var forwarded time.Time
 	for received := range s.received {
-		if s.init || !isKey(received) || !inForeground() {
-			_ = child.Signal(received)
+		switch received {
+		case unix.SIGTERM, unix.SIGINT, unix.SIGQUIT:
+			if received == stop && time.Since(forwarded) < oneStop {
+				continue
+			}
+			stop, forwarded = received, time.Now()
+		}
+		_ = child.Signal(received)
+		if received == unix.SIGTSTP && !s.init {
+			_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 		}
 	}
 }
 
-// isKey reports whether the keys of a terminal send a signal. The child is in the group of processes
-// that gets it, unless this is PID 1.
-func isKey(s os.Signal) bool { return s == unix.SIGINT || s == unix.SIGQUIT }
-
-// inForeground reports whether this process is in the foreground group of its terminal.
-func inForeground() bool {
-	terminal, err := os.Open("/dev/tty")
-	if err != nil {
-		return false
-	}
-	defer func() { _ = terminal.Close() }()
-	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
-	return err == nil && group == unix.Getpgrp()
-}
-
 // forwarded returns all signals except those about this process itself: its children, broken pipes,
-// preempted goroutines and faults; and except those of job control, which stop this process and its
-// child together, unless this is PID 1. SIGHUP and SIGINT stay ignored, here and in the child, if they
-// were at the start. Of other signals, the runtime of Go does not keep that.
+// preempted goroutines, faults and, unless this is PID 1, its use of a terminal. SIGHUP and SIGINT stay
+// ignored, here and in the child, if they were at the start. Of other signals, the runtime of Go does not
+// keep that.
 func (s *signals) forwarded() []os.Signal {
 	var all []os.Signal
 	for n := syscall.Signal(1); n <= 64; n++ {
 		switch n {
 		case unix.SIGCHLD, unix.SIGPIPE, unix.SIGURG, unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
 			continue
-		case unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGCONT:
+		case unix.SIGTTIN, unix.SIGTTOU:
 			if !s.init {
+				continue
+			}
+		case unix.SIGTSTP:
+			if !s.init && !underShell() {
 				continue
 			}
 		}
@@ -165,6 +169,13 @@ func (s *signals) forwarded() []os.Signal {
 		}
 	}
 	return all
+}
+
+// underShell reports whether a shell may stop this process by the terminal's keys, and continue it. In the
+// group of the session's leader nothing would continue it: there the kernel ignores these keys.
+func underShell() bool {
+	session, err := unix.Getsid(0)
+	return err == nil && session != unix.Getpgrp()
 }
 
 // reap waits for all children, so that orphans leave no zombies, until this child has ended.

@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -46,16 +47,11 @@ var pid1Programs = map[string]func(){
 	},
 	"prints its signals": func() {
 		process.ReexecIfPID1()
-		signals := make(chan os.Signal, 64)
-		signal.Notify(signals)
-		signal.Reset(unix.SIGURG) // of the scheduler
-		fmt.Println("ready")
-		for s := range signals {
-			fmt.Println(int(s.(syscall.Signal)))
-			if s == unix.SIGTERM {
-				os.Exit(75)
-			}
-		}
+		printSignals()
+	},
+	"prints its signals, supervised": func() {
+		supervise()
+		printSignals()
 	},
 	"ignores hang-ups": func() {
 		if os.Getpid() == 1 {
@@ -92,6 +88,11 @@ var pid1Programs = map[string]func(){
 		_ = out
 	},
 	"orphan": func() { bufio.NewScanner(os.Stdin).Scan() },
+	"waits, supervised": func() {
+		supervise()
+		fmt.Println("ready")
+		<-time.After(time.Minute)
+	},
 	"waits": func() {
 		process.ReexecIfPID1()
 		fmt.Println("ready")
@@ -119,6 +120,28 @@ var pid1Programs = map[string]func(){
 		in.Scan()
 		fmt.Println("interrupts:", interrupts, in.Text())
 	},
+}
+
+// supervise runs the program as a child, also if this is not PID 1.
+func supervise() {
+	const variable = "BELLWETHER_TEST_SUPERVISED"
+	if os.Getenv(variable) == "" {
+		must(os.Setenv(variable, "1"))
+		os.Exit(process.Supervise(process.Supervision{}))
+	}
+}
+
+func printSignals() {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	signal.Reset(unix.SIGURG) // of the scheduler
+	fmt.Println("ready")
+	for s := range signals {
+		fmt.Println(int(s.(syscall.Signal)))
+		if s == unix.SIGTERM {
+			os.Exit(75)
+		}
+	}
 }
 
 func program(name string) *exec.Cmd {
@@ -174,6 +197,91 @@ func TestPID1ForwardsSignals(t *testing.T) {
 	c.Send(unix.SIGTERM)
 	assert.Equal(t, "15", c.Line())
 	assert.Equal(t, "exit status 75", c.End())
+}
+
+// A runtime stops a program by the signal that its image names, and so do dumb-init, tini -g, timeout and
+// bellwether run, which send it to the process group of the program.
+func TestSignalReachesASupervisedProgramOnce(t *testing.T) {
+	t.Parallel()
+	const rtmin3 = syscall.Signal(37) // as systemd in a container expects
+	stops := []syscall.Signal{
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPWR, unix.SIGWINCH,
+		unix.SIGCONT, rtmin3, unix.SIGTERM,
+	}
+	for name, attributes := range map[string]syscall.SysProcAttr{
+		"": {Setpgid: true}, ", in the foreground of a terminal": {Setsid: true, Setctty: true},
+	} {
+		for to, sign := range map[string]int{"to the supervisor": 1, "to its process group": -1} {
+			t.Run(to+name, func(t *testing.T) {
+				t.Parallel()
+				c := subprocess.New(t, "prints its signals, supervised")
+				c.SysProcAttr = &attributes
+				if attributes.Setctty {
+					_, c.Stdin = openTerminal(t)
+				}
+				c.Start()
+				require.Equal(t, "ready", c.Line())
+				for _, s := range stops {
+					require.NoError(t, unix.Kill(sign*c.Process.Pid, s))
+					require.Equal(t, fmt.Sprint(int(s)), c.Line(), "a second one would come before the next")
+				}
+				assert.Equal(t, "exit status 75", c.End())
+			})
+		}
+	}
+}
+
+// timeout sends a stop to the process, and at once to its process group.
+func TestStopThatIsSentTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	subprocess.InTime(t, 50*time.Millisecond, func(time.Duration) bool {
+		c := subprocess.New(t, "prints its signals, supervised")
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		c.Start()
+		require.Equal(t, "ready", c.Line())
+		c.Send(unix.SIGINT)
+		require.Equal(t, "2", c.Line(), "or the kernel could make one of the two")
+		require.NoError(t, unix.Kill(-c.Process.Pid, unix.SIGINT))
+		c.Send(unix.SIGUSR1)
+		next := c.Line()
+		c.Send(unix.SIGTERM)
+		assert.Equal(t, "exit status 75", c.End())
+		return next+"\n"+c.Rest() == "10\n15\n" // or the supervisor came too late to the second one
+	})
+}
+
+func TestShellStopsAndContinuesSupervisorAndChild(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "waits, supervised")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Start()
+	require.Equal(t, "ready", c.Line())
+	children := process.Children(c.Process.Pid)
+	require.Len(t, children, 1)
+	requireStopped := func(want bool) {
+		t.Helper()
+		for _, pid := range []int{c.Process.Pid, children[0]} {
+			for stopped(t, pid) != want {
+				<-time.After(time.Millisecond)
+			}
+		}
+	}
+	for range 2 {
+		require.NoError(t, unix.Kill(-c.Process.Pid, unix.SIGTSTP)) // as Ctrl-Z does
+		requireStopped(true)
+		require.NoError(t, unix.Kill(-c.Process.Pid, unix.SIGCONT)) // as fg and bg do
+		requireStopped(false)
+	}
+	c.Send(unix.SIGTERM)
+	assert.Equal(t, "exit status 143", c.End())
+}
+
+// stopped fails the test if the process has ended.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	return bytes.Contains(stat, []byte(") T "))
 }
 
 func TestPID1LeavesIgnoredSignalsIgnored(t *testing.T) {
