@@ -44,14 +44,18 @@
 //     internal/leasehold).
 //   - A record of another process, or of another term, is never changed, however late the parent
 //     reads or writes (TestSimulatedSupervisors).
-//   - The child does not outlive the parent: the kernel kills it (TestChildDiesWithItsSupervisor).
+//   - The child does not outlive the parent: the kernel kills it, also if it has capabilities of its
+//     file, is setuid, or has changed its user since Start (TestChildDiesWithItsSupervisor).
 //   - With a parent that is stopped, killed, or without a network, a successor is as fast as without
 //     one: the Lease expires (TestSimulatedSupervisors).
 //
 // # Not guaranteed
 //
 //   - If parent and child are killed together, as when a container is, nothing is released here. For
-//     that there is the kubelet's report: Config.PodUID of the leases.
+//     that there is the kubelet's report: Config.PodUID of the leases. The process number that a shell
+//     or a service manager knows is the parent's, so kill -9 of it is that, too. What the child has
+//     started then runs on, beside the next leader, unless the parent is the PID 1 of a container, or
+//     systemd ends all processes of its unit (KillMode=mixed does). To end a leader, kill the child.
 //   - A request of a client without the guard, if another client of the process is guarded. Such
 //     requests are not counted.
 //   - A process that the child has started under another user, so that it cannot be killed, delays

@@ -3,12 +3,14 @@ package supervisor_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +35,8 @@ const (
 	slowEnv   = "BELLWETHER_TEST_SLOW_SERVER"
 
 	timingEnv = "BELLWETHER_TEST_TIMING" // a timing
+	userEnv   = "BELLWETHER_TEST_USER"   // that the leader changes to
+	losesEnv  = "BELLWETHER_TEST_LOSES"  // what the leader loses of its ties to its supervisor
 )
 
 // timing is that of a term, and how long a daemon lives that no process kills.
@@ -90,11 +94,20 @@ func lead(guarded bool) {
 	klog.SetOutput(io.Discard)
 	config := must(clientcmd.BuildConfigFromFlags("", os.Getenv(serverEnv)))
 	leases := kubernetes.NewForConfigOrDie(leaderelection.LeaseConfig(config))
+	if user := os.Getenv(userEnv); user != "" {
+		must(0, syscall.Setuid(must(strconv.Atoi(user))))
+	}
 	timing := timingOf(os.Getenv(timingEnv))
 	elector := must(leaderelection.New(leases, leaderelection.Config{
 		Namespace: "default", Name: "l", LeaseDuration: timing.duration, Margin: timing.margin, MissedRenewals: 1,
 		Supervisor: parent.Client(config),
 	}))
+	switch os.Getenv(losesEnv) {
+	case "signal":
+		must(0, unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
+	case "descriptors":
+		must(0, errors.Join(unix.Close(3), unix.Close(4)))
+	}
 	if guarded {
 		config.Wrap(elector.WrapTransport)
 	}

@@ -18,9 +18,14 @@ var mutations = []mutation.Mutation{
 		Old: "if !process.EndDescendants(last) {", New: "if last == 0 {", Caught: "TestDescendantsEndBeforeTheRelease",
 	},
 	{
-		Name: "the child outlives its supervisor", File: supervise,
-		Old: "Sys: &syscall.SysProcAttr{Setpgid: terminal, Pdeathsig: unix.SIGKILL},",
-		New: "Sys: &syscall.SysProcAttr{Setpgid: terminal},", Caught: "TestChildDiesWithItsSupervisor",
+		Name: "the child outlives its supervisor if it has closed the lifeline", File: supervise,
+		Old: "Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},",
+		New: "Sys: &syscall.SysProcAttr{Setpgid: true},", Caught: "TestChildDiesWithItsSupervisor",
+	},
+	{
+		Name: "the child outlives its supervisor if the kernel has forgotten its signal", File: supervise,
+		Old: "{unix.F_SETSIG, int(unix.SIGKILL)}", New: "{unix.F_SETSIG, int(unix.SIGURG)}",
+		Caught: "TestChildDiesWithItsSupervisor",
 	},
 	{
 		Name: "orphans of the child are not the supervisor's", File: supervise,

@@ -70,6 +70,13 @@ func TestWhatAnotherProcessCannotUseIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "Transport", "all of them are named")
 }
 
+// childOf is a supervisor of this process whose end does not end it.
+func childOf(p *page) *Supervisor {
+	return &Supervisor{
+		page: p, bind: func() error { return nil }, slots: map[types.NamespacedName]*openSlot{},
+	}
+}
+
 func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	config := &rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}}
@@ -89,7 +96,7 @@ func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 
 func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	p := &page{}
-	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
+	s := childOf(p)
 	entry := Entry{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Process: "mark", Timing: lease.Timing{}.WithDefaults(),
 		MinUptime: time.Minute,
@@ -121,7 +128,7 @@ func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 // A process that claims one of many names tries more of them than the memory has places for.
 func TestPlaceOfAForgottenLeaseIsUsedAgain(t *testing.T) {
 	p := &page{}
-	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
+	s := childOf(p)
 	client := s.Client(&rest.Config{})
 	open := func(name string) lease.Ledger {
 		l, err := client.Ledger(Entry{Lease: types.NamespacedName{Name: name}, Process: name}, zap.NewNop())
@@ -148,7 +155,7 @@ func TestPlaceOfAForgottenLeaseIsUsedAgain(t *testing.T) {
 
 func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	p := &page{}
-	s := &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
+	s := childOf(p)
 	_, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Ledger(Entry{}, zap.NewNop())
 	assert.ErrorContains(t, err, "config: credentials must fit in")
 	for n := range len(p.slots) {

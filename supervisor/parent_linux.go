@@ -23,10 +23,13 @@ func start() *Supervisor {
 	}
 	if os.Getenv(parentVariable) == strconv.Itoa(os.Getppid()) { // a child must never start another one
 		p, err := inherited()
+		if err == nil {
+			err = process.EndWithSupervisor()
+		}
 		if err != nil {
 			return &Supervisor{why: err.Error()}
 		}
-		return &Supervisor{page: p, slots: map[types.NamespacedName]*openSlot{}}
+		return &Supervisor{page: p, bind: process.EndWithSupervisor, slots: map[types.NamespacedName]*openSlot{}}
 	}
 	p, file, err := newPage()
 	if err != nil {

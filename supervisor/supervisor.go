@@ -15,8 +15,9 @@ import (
 
 // Supervisor is the parent of this process. It is safe for concurrent use.
 type Supervisor struct {
-	page *page  // nil: there is no parent
-	why  string // there is none
+	page *page        // nil: there is no parent
+	why  string       // there is none
+	bind func() error // has the kernel end this process with its parent
 
 	mu    sync.Mutex
 	slots map[types.NamespacedName]*openSlot
@@ -93,6 +94,9 @@ func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
 	}
 	credentials, err := credentialsOf(c.config)
 	if err != nil {
+		return nil, fmt.Errorf("supervisor: %w", err)
+	}
+	if err := s.bind(); err != nil { // again: the user may have changed since Start
 		return nil, fmt.Errorf("supervisor: %w", err)
 	}
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"encoding/binary"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,8 +84,8 @@ func startWith(t *testing.T, program string, start func(*subprocess.Child) *subp
 	t.Cleanup(func() { assert.NoError(t, server.Close()) })
 	content, err := server.Kubeconfig("leader", "default")
 	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(file, content, 0o600))
+	file := filepath.Join(publicDir(t), "kubeconfig")
+	require.NoError(t, os.WriteFile(file, content, 0o644))
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	require.NoError(t, err)
 	f := family{Child: subprocess.New(t, program), client: kubernetes.NewForConfigOrDie(config), releases: &releases{}}
@@ -242,9 +244,46 @@ func TestDescendantsEndPastTheDeadline(t *testing.T) {
 	assert.Contains(t, f.Rest(), "its Lease default/l is not released: its term has ended by itself")
 }
 
+// The kernel forgets a parent-death signal when a process gets capabilities or another user. A program may
+// close descriptors that it does not know.
 func TestChildDiesWithItsSupervisor(t *testing.T) {
 	t.Parallel()
-	f := start(t, "leader", ample)
+	for _, ties := range []string{"none", "signal", "descriptors"} {
+		t.Run("that loses "+ties, func(t *testing.T) {
+			t.Parallel()
+			start(t, "leader", ample, losesEnv+"="+ties).assertChildDiesWithSupervisor(t)
+		})
+	}
+	for name, prepare := range map[string]func(*testing.T, *subprocess.Child){
+		"with capabilities of its file": func(t *testing.T, c *subprocess.Child) { capable(t, install(t, c)) },
+		"that is setuid": func(t *testing.T, c *subprocess.Child) {
+			require.NoError(t, os.Chmod(install(t, c), 0o755|os.ModeSetuid))
+		},
+		"that has changed its user": func(_ *testing.T, c *subprocess.Child) { c.Env = append(c.Env, userEnv+"=1") },
+		"that has changed its user in a user namespace": func(_ *testing.T, c *subprocess.Child) {
+			mapping := []syscall.SysProcIDMap{{HostID: 1 << 20, Size: 2}}
+			c.SysProcAttr = &syscall.SysProcAttr{
+				Cloneflags: unix.CLONE_NEWUSER, UidMappings: mapping, GidMappings: mapping,
+				Credential: &syscall.Credential{NoSetGroups: true},
+			}
+			c.Env = append(c.Env, userEnv+"=1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if os.Getuid() != 0 {
+				t.Skip("NOT TESTED: only root may make such a process")
+			}
+			startWith(t, "leader", func(c *subprocess.Child) *subprocess.Child {
+				prepare(t, c)
+				return c.Start()
+			}, ample).assertChildDiesWithSupervisor(t)
+		})
+	}
+}
+
+func (f family) assertChildDiesWithSupervisor(t *testing.T) {
+	t.Helper()
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
 	f.Send(unix.SIGKILL)
@@ -261,8 +300,41 @@ func TestChildDiesWithItsSupervisor(t *testing.T) {
 	case <-time.After(time.Minute):
 		assert.Fail(t, "the child lives")
 		f.kill(t)
+		<-ended
 	}
 	assert.NotEmpty(t, f.record(t).Holder(), "nothing has released the Lease")
+}
+
+// install lets another user run a copy of the program.
+func install(t *testing.T, c *subprocess.Child) (path string) {
+	t.Helper()
+	program, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	path = filepath.Join(publicDir(t), "leader")
+	subprocess.WriteProgram(t, path, string(program))
+	require.NoError(t, os.Chmod(path, 0o755))
+	c.Path = path
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return path
+}
+
+// capable gives a file CAP_NET_BIND_SERVICE, permitted and effective.
+func capable(t *testing.T, path string) {
+	t.Helper()
+	value := binary.LittleEndian.AppendUint32(nil, 0x02000001) // VFS_CAP_REVISION_2, VFS_CAP_FLAGS_EFFECTIVE
+	value = binary.LittleEndian.AppendUint32(value, 1<<unix.CAP_NET_BIND_SERVICE)
+	value = append(value, make([]byte, 3*4)...)
+	require.NoError(t, unix.Setxattr(path, "security.capability", value, 0))
+}
+
+// publicDir is a directory that every user can read.
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bellwether-*")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
 }
 
 func TestNothingIsReleasedPastTheDeadline(t *testing.T) {

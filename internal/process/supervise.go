@@ -16,5 +16,9 @@ type Supervision struct {
 // SupervisedFile is the descriptor of [Supervision].File in the child.
 const SupervisedFile = 3
 
+// lifeline is a descriptor in the child, besides that of a File. It is the end of a pipe whose other end only
+// the supervisor has.
+const lifeline = SupervisedFile + 1
+
 // ExitCannotStart is the shells' exit code for a program that cannot be executed.
 const ExitCannotStart = 126

@@ -37,7 +37,13 @@ func Supervise(v Supervision) (code int) {
 	s := newSignals()
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	if v.File != nil {
-		files = append(files, v.File)
+		theirs, ours, err := os.Pipe()
+		if err != nil {
+			return cannotStart(err)
+		}
+		defer runtime.KeepAlive(ours) // open until this process ends
+		defer func() { _ = theirs.Close() }()
+		files = append(files, v.File, theirs)
 		if err := os.Setenv(v.Variable, strconv.Itoa(os.Getpid())); err != nil {
 			return cannotStart(err)
 		}
@@ -59,6 +65,30 @@ func Supervise(v Supervision) (code int) {
 		v.Ended(code)
 	}
 	return code
+}
+
+// EndWithSupervisor makes the kernel kill this process, a child with a [Supervision].File, when its supervisor
+// has ended. Whatever that ended by, and even if this process is stopped. The parent-death signal of Supervise
+// does not suffice: the kernel forgets it when a program with file capabilities is executed, or a setuid one,
+// and when a process changes its user. In a user namespace, call it again after such a change.
+func EndWithSupervisor() error {
+	unix.CloseOnExec(lifeline)
+	flags, err := unix.FcntlInt(lifeline, unix.F_GETFL, 0)
+	for _, request := range []struct{ command, value int }{
+		{unix.F_SETOWN, os.Getpid()}, {unix.F_SETSIG, int(unix.SIGKILL)}, {unix.F_SETFL, flags | unix.O_ASYNC},
+	} {
+		if err == nil {
+			_, err = unix.FcntlInt(lifeline, request.command, request.value)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the supervisor's end would not be noticed: fcntl: %w", err)
+	}
+	ended := []unix.PollFd{{Fd: lifeline}}
+	if _, err := unix.Poll(ended, 0); err == nil && ended[0].Revents&unix.POLLHUP != 0 { // before
+		return os.NewSyscallError("kill", unix.Kill(os.Getpid(), unix.SIGKILL))
+	}
+	return nil
 }
 
 func cannotStart(err error) (code int) {
