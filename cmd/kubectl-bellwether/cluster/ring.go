@@ -39,6 +39,9 @@ type RingQuery struct {
 	Key api.KeyFunc
 }
 
+// UsualElection is the name of the Lease of a ring's sharder, unless its program has chosen another one.
+func UsualElection(ring string) string { return ring + "-sharder" }
+
 // ErrNoRing means that there is no Lease of a shard of the ring.
 var ErrNoRing = errors.New("kubectl-bellwether: no Lease of a shard of this ring")
 

@@ -74,7 +74,7 @@ func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) 
 	slices.Sort(names)
 	for _, at := range names {
 		var election *view.Election
-		if e, ok := elections[at+"-sharder"]; ok {
+		if e, ok := elections[UsualElection(at)]; ok {
 			election = &e
 		}
 		ns, name, _ := strings.Cut(at, "/")

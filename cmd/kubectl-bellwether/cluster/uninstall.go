@@ -40,6 +40,8 @@ type Uninstall struct {
 	// Sure means that the user has named the Lease of the election. Otherwise it has to exist: a
 	// sharder that is elected on another one could run beside the removal.
 	Sure bool
+	// Usual is the usual Lease of the ring's election, if there is one and Query.Election is not it.
+	Usual string
 	// Timeout is how long to wait for the election and for the proof that shards have ended.
 	Timeout time.Duration
 	// Logger receives what the removal waits for.
@@ -71,6 +73,27 @@ func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	u.Unnamed = u.unnamed(ctx, c)
+	return u.lookForUsual(ctx, c)
+}
+
+// Stays reports whether a Lease of the election that exists is not deleted, because its name does not say
+// that it is of this ring. Nothing else in it does.
+func (u Uninstall) Stays() bool { return u.Query.Election != UsualElection(u.Query.Ring) }
+
+// lookForUsual finds the Lease on which the ring's sharder may be elected, unless the user has named it.
+func (u *Uninstall) lookForUsual(ctx context.Context, c *Cluster) error {
+	if !u.Stays() {
+		return nil
+	}
+	name, resource := UsualElection(u.Query.Ring), coordinationv1.Resource("leases")
+	l, err := c.Kube.CoordinationV1().Leases(u.Query.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch err = kube.Named(l, name, err); {
+	case kube.Absent(err, resource, name):
+		return nil
+	case err != nil:
+		return fmt.Errorf("kubectl-bellwether: get Lease %s/%s: %w", u.Query.Namespace, name, err)
+	}
+	u.Usual = name
 	return nil
 }
 
@@ -160,6 +183,11 @@ func (u Uninstall) Obstacles() (all []string) {
 	if u.Read.Sharder == nil && !u.Sure {
 		all = append(all, fmt.Sprintf("there is no Lease %s/%s of the sharder's election: name it with --election",
 			u.Query.Namespace, u.Query.Election))
+	}
+	if u.Usual != "" {
+		all = append(all, fmt.Sprintf("there is a Lease %s/%s, and --election names another one: %s; leave out "+
+			"--election, or delete that Lease if the ring's sharder was not elected on it",
+			u.Query.Namespace, u.Usual, u.Query.Election))
 	}
 	if u.reachesOtherNamespaces() {
 		switch {
@@ -345,7 +373,7 @@ func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) erro
 }
 
 // deleteElection deletes the Lease of the election, which this process has released, unless another
-// candidate has taken it.
+// candidate has taken it. A Lease that stays was there before: its terms are counted.
 func (u Uninstall) deleteElection(ctx context.Context, client kubernetes.Interface) error {
 	leases, resource := client.CoordinationV1().Leases(u.Query.Namespace), coordinationv1.Resource("leases")
 	l, err := leases.Get(ctx, u.Query.Election, metav1.GetOptions{})
@@ -356,7 +384,11 @@ func (u Uninstall) deleteElection(ctx context.Context, client kubernetes.Interfa
 	if err != nil {
 		return fmt.Errorf("get Lease %s: %w", u.Query.Election, err)
 	}
-	if r := lease.RecordOf(l); !r.Released() {
+	r := lease.RecordOf(l)
+	if u.Stays() && r.Transitions() > 0 {
+		return nil
+	}
+	if !r.Released() {
 		return fmt.Errorf("the objects are stripped, but %q leads the election of the sharder: a replica has started "+
 			"meanwhile", r.Holder())
 	}

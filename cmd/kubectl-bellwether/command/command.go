@@ -276,7 +276,7 @@ func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluste
 		Namespace: c.Namespace, Ring: name, Election: f.election, Namespaces: f.namespaces,
 	}
 	if q.Election == "" {
-		q.Election = name + "-sharder"
+		q.Election = cluster.UsualElection(name)
 	}
 	for _, resource := range f.resources {
 		k, err := c.KindOf(resource)

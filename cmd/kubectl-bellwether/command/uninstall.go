@@ -77,7 +77,11 @@ func uninstallPage(u cluster.Uninstall, confirmed bool) page {
 		for _, s := range u.Read.Shards {
 			t.Row("lease/"+s.Name, "the Lease of a shard that is "+s.State)
 		}
-		if u.Read.Sharder != nil {
+		switch {
+		case u.Read.Sharder == nil:
+		case u.Stays():
+			t.Row("lease/"+u.Query.Election, "stays: delete it if only this ring's sharder was elected on it")
+		default:
 			t.Row("lease/"+u.Query.Election, "the Lease of the sharder's election, "+u.Read.Sharder.State)
 		}
 		t.Row("configmap/"+sharder.HistoryName(u.Query.Ring), "the history, if there is one")

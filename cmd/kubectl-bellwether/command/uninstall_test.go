@@ -131,18 +131,22 @@ func TestUninstallOfARingThatHasOnlyAHistory(t *testing.T) {
 
 // A sharder that is elected on another Lease could run beside the removal.
 func TestUninstallNeedsToKnowTheElection(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.settledRing()
-		a.stop()
-		b.stop()
-		require.NoError(t, w.kube.CoordinationV1().Leases("ns").Delete(t.Context(), "checksums-sharder",
-			metav1.DeleteOptions{}))
-		_, err := w.kubectl("uninstall", "checksums", "--confirm")
-		assert.ErrorContains(t, err, "there is no Lease ns/checksums-sharder of the sharder's election")
-		assert.Empty(t, w.writes)
-		w.require("uninstall", "checksums", "--confirm", "--election=checksums-sharder")
-		assert.Empty(t, w.left())
-	})
+	for _, election := range []string{"checksums-sharder", "of-another-name"} {
+		t.Run(election, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				a, b := w.settledRing()
+				a.stop()
+				b.stop()
+				require.NoError(t, w.kube.CoordinationV1().Leases("ns").Delete(t.Context(), "checksums-sharder",
+					metav1.DeleteOptions{}))
+				_, err := w.kubectl("uninstall", "checksums", "--confirm")
+				assert.ErrorContains(t, err, "there is no Lease ns/checksums-sharder of the sharder's election")
+				assert.Empty(t, w.writes)
+				w.require("uninstall", "checksums", "--confirm", "--election="+election)
+				assert.Empty(t, w.left())
+			})
+		})
+	}
 }
 
 // A proxy answers with what decodes as an empty list. A ring without Leases would have no obstacles.
@@ -176,6 +180,33 @@ func TestUninstallOfNothingSparesTheElectionThatWasNamed(t *testing.T) {
 		assert.ErrorContains(t, err, "the Lease checksums-sharder alone is not deleted")
 		assert.Equal(t, before, w.left())
 		assert.Empty(t, w.writes)
+	})
+}
+
+// Only the name of an election says that it is of a ring.
+func TestUninstallSparesAnElectionThatIsNotNamedAsTheRing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.settledRing()
+		a.stop()
+		b.stop()
+		end := w.elect("a")
+		w.after(time.Second)
+		end()
+		w.after(time.Second)
+		before := w.left()
+		require.Contains(t, before, "lease/daemon")
+		_, err := w.kubectl("uninstall", "checksums", "--confirm", "--election=daemon")
+		assert.ErrorContains(t, err, "there is a Lease ns/checksums-sharder, and --election names another one: daemon")
+		assert.Equal(t, before, w.left())
+		assert.Empty(t, w.writes)
+
+		require.NoError(t, w.kube.CoordinationV1().Leases("ns").Delete(t.Context(), "checksums-sharder",
+			metav1.DeleteOptions{}))
+		assert.Equal(t, []string{"lease/daemon stays: delete it if only this ring's sharder was elected on it"},
+			lines(w.require("uninstall", "checksums", "--election=daemon"), "lease/daemon"))
+		out := w.require("uninstall", "checksums", "--confirm", "--election=daemon")
+		assert.Contains(t, out, "Ring checksums is removed.")
+		assert.Equal(t, []string{"lease/daemon"}, w.left())
 	})
 }
 
