@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,7 +16,8 @@ import (
 )
 
 // children are the processes that this process has started, and the orphans of those. All of them
-// are waited for here, so that a process number is not used again while it may be signalled.
+// are waited for here, so that a process number is not used again while it may be signalled. Those of
+// others in this process, such as plugins for credentials, stay in its process group: see own.
 type children struct {
 	starts chan func()
 
@@ -88,23 +90,35 @@ func (c *children) start(path string, arguments, environment []string, files ...
 	return started, err
 }
 
+// own returns the children that were started here, and orphans. What is in the group of this process is of
+// others, who wait for it.
+func own() []int {
+	return slices.DeleteFunc(process.Children(os.Getpid()), func(pid int) bool {
+		group, err := unix.Getpgid(pid)
+		return err != nil || group == unix.Getpgrp()
+	})
+}
+
 // reap waits for all that have ended. It reports whether none is left. The caller holds mu.
 func (c *children) reap() (none bool) {
-	for {
-		var status unix.WaitStatus
-		switch pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil); {
-		case err == unix.EINTR:
-		case err != nil: // ECHILD
-			return true
-		case pid == 0:
-			return false
-		default:
+	none = true
+	for again := true; again; {
+		again = false // what has ended may have left orphans
+		for _, pid := range own() {
+			var status unix.WaitStatus
+			ended, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
+			if ended != pid || err != nil {
+				none = false
+				continue
+			}
+			again = true
 			if exit, ok := c.exits[pid]; ok {
 				exit <- status
 				delete(c.exits, pid)
 			}
 		}
 	}
+	return none
 }
 
 // signal sends a signal to the process group of a child, unless the child has ended.
@@ -124,7 +138,7 @@ func (c *children) end(within time.Duration) (ended, killed bool) {
 		c.mu.Lock()
 		none := c.reap()
 		if !none {
-			for _, pid := range process.Children(os.Getpid()) {
+			for _, pid := range own() {
 				_ = unix.Kill(pid, unix.SIGKILL)
 				c.killed = true
 			}
