@@ -88,7 +88,12 @@ func WithTimeout(parent context.Context, c Clock, d time.Duration) (context.Cont
 // timeoutError is the cause of a context that has ended after so long.
 type timeoutError time.Duration
 
-func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
+func (e timeoutError) Error() string {
+	if e <= 0 { // a deadline was near
+		return "no time was left for an answer"
+	}
+	return fmt.Sprintf("no answer within %v", time.Duration(e))
+}
 
 // Is makes errors.Is(err, context.DeadlineExceeded) true.
 func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

@@ -58,6 +58,11 @@ func TestTimeoutSaysWhat(t *testing.T) {
 		assert.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded)
 		assert.EqualError(t, context.Cause(ctx), "no answer within 1m0s")
 
+		late, cancel := WithTimeout(t.Context(), System(), -time.Millisecond) // past a deadline
+		defer cancel()
+		<-late.Done()
+		assert.EqualError(t, context.Cause(late), "no time was left for an answer")
+
 		early, cancel := WithTimeout(t.Context(), System(), time.Minute)
 		cancel()
 		assert.ErrorIs(t, context.Cause(early), context.Canceled)

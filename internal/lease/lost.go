@@ -49,8 +49,11 @@ func (e *LostError) Error() string {
 	case errors.Is(e.Err, ErrSteppedDown) && !errors.Is(e.Err, ErrDeadline): // not that of another lease
 		return fmt.Sprintf("lease %s is not lost yet by %q: %s (%s)", e.Lease, e.Identity, reason, renewed)
 	}
-	return fmt.Sprintf("lease %s lost by %q: %s (last known holder %q; %s)", e.Lease, e.Identity, reason, e.Holder,
-		renewed)
+	holder := "no holder is known"
+	if e.Holder != "" {
+		holder = fmt.Sprintf("last known holder %q", e.Holder)
+	}
+	return fmt.Sprintf("lease %s lost by %q: %s (%s; %s)", e.Lease, e.Identity, reason, holder, renewed)
 }
 
 // Unwrap returns ErrLost and the reason.

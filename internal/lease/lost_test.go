@@ -32,3 +32,9 @@ func TestALossIsOneLine(t *testing.T) {
 		assert.EqualError(t, loss, want)
 	}
 }
+
+func TestLossOfADeletedLeaseNamesNoHolder(t *testing.T) {
+	t.Parallel()
+	loss := &LostError{Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Identity: "a", Err: ErrTaken}
+	assert.ErrorContains(t, loss, `lost by "a": the record is not ours any more (no holder is known; last renewed`)
+}
