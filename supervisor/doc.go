@@ -56,6 +56,8 @@
 //     or a service manager knows is the parent's, so kill -9 of it is that, too. What the child has
 //     started then runs on, beside the next leader, unless the parent is the PID 1 of a container, or
 //     systemd ends all processes of its unit (KillMode=mixed does). To end a leader, kill the child.
+//   - In a user namespace, a program that changes its user after it has made its leases may outlive a
+//     killed parent.
 //   - A request of a client without the guard, if another client of the process is guarded. Such
 //     requests are not counted.
 //   - A process that the child has started under another user, so that it cannot be killed, delays

@@ -68,9 +68,9 @@ func Supervise(v Supervision) (code int) {
 }
 
 // EndWithSupervisor makes the kernel kill this process, a child with a [Supervision].File, when its supervisor
-// has ended. Whatever that ended by, and even if this process is stopped. The parent-death signal of Supervise
-// does not suffice: the kernel forgets it when a program with file capabilities is executed, or a setuid one,
-// and when a process changes its user. In a user namespace, call it again after such a change.
+// has ended, even if this process is stopped. The parent-death signal of Supervise does not suffice: the
+// kernel forgets it when a program with file capabilities or a setuid one is executed, and when a process
+// changes its user. In a user namespace, call this again after such a change.
 func EndWithSupervisor() error {
 	unix.CloseOnExec(lifeline)
 	flags, err := unix.FcntlInt(lifeline, unix.F_GETFL, 0)
