@@ -53,6 +53,11 @@ func timerError(call string, errno unix.Errno) error {
 	switch errno {
 	case 0:
 		return nil
+	case unix.EAGAIN: // see timer_create(2)
+		var limit unix.Rlimit
+		_ = unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit)
+		return fmt.Errorf("kill timer: %s: RLIMIT_SIGPENDING (ulimit -i) must allow this user one more signal "+
+			"(it is %d): %w", call, limit.Cur, errno)
 	case unix.EPERM, unix.EACCES, unix.EINVAL: // a sandbox; a kernel without this clock
 		return fmt.Errorf("kill timer: %s: %w: %w", call, errors.ErrUnsupported, errno)
 	default:

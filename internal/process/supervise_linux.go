@@ -121,6 +121,32 @@ func EndDescendants(until time.Duration) bool {
 	}
 }
 
+// CheckProc returns an error unless /proc shows the processes of this process' namespace: [Children] and
+// [EndDescendants] read it.
+func CheckProc() error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("/proc: must be mounted, because it shows which processes there are: %w", err)
+	}
+	var own, here []string // numbers of this process: in the mount's namespace, and from there down to its own
+	for line := range strings.Lines(string(status)) {
+		switch name, value, _ := strings.Cut(line, ":"); name {
+		case "Pid":
+			own = strings.Fields(value)
+		case "NSpid": // since Linux 4.1
+			here = strings.Fields(value)
+		}
+	}
+	if here == nil {
+		here = own
+	}
+	if len(here) != 1 || here[0] != strconv.Itoa(os.Getpid()) {
+		return fmt.Errorf("/proc: must be of this process' own pid namespace, in which it is %d (it is %s there): "+
+			"mount it again, as unshare --mount-proc does", os.Getpid(), strings.Join(own, " "))
+	}
+	return nil
+}
+
 // Children returns the children of a process.
 func Children(of int) (pids []int) {
 	entries, _ := os.ReadDir("/proc")

@@ -98,6 +98,7 @@ var pid1Programs = map[string]func(){
 		fmt.Println("ready")
 		<-time.After(time.Minute)
 	},
+	"looks at /proc": func() { fmt.Println(process.CheckProc()) },
 	"cannot start": func() {
 		must(unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}))
 		process.ReexecIfPID1()
@@ -295,6 +296,17 @@ func TestPID1LeavesNoZombies(t *testing.T) {
 	t.Parallel()
 	c := subprocess.New(t, "leaves orphans").StartAsPID1()
 	assert.Equal(t, "gone: 10", c.Line())
+	assert.Equal(t, "exit status 0", c.End())
+}
+
+func TestProcIsOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	c := subprocess.New(t, "looks at /proc").Start()
+	assert.Equal(t, "<nil>", c.Line())
+	assert.Equal(t, "exit status 0", c.End())
+	c = subprocess.New(t, "looks at /proc").StartAsPID1() // and the /proc of before
+	assert.Equal(t, fmt.Sprintf("/proc: must be of this process' own pid namespace, in which it is 1 (it is %d there): "+
+		"mount it again, as unshare --mount-proc does", c.Process.Pid), c.Line())
 	assert.Equal(t, "exit status 0", c.End())
 }
 
