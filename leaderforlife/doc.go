@@ -15,6 +15,19 @@
 // When the Pod is gone the garbage collector removes the lock, and another Pod creates a new one.
 // Candidates with the right to delete the lock do not wait for the collector.
 //
+// # Probes
+//
+// Become returns when this Pod leads. A candidate waits in it until the leader's Pod has ended, for
+// days if need be. So serve probes before you call Become:
+//
+//   - Ready: before Become returns, yes, because a candidate does all that it has to. Afterwards, as
+//     the work says. If only a leader were ready, a rollout would never end: it waits until a new Pod
+//     is ready before it ends the leader's, and the new Pod waits for that end.
+//   - Alive: before, yes. Afterwards, as the work says: nothing else ends a leader that hangs.
+//
+// A Service that should reach the leader alone cannot go by readiness then. Select a label that the
+// leader's Pod gives itself, or use package endpoints.
+//
 // # Which of the two electors
 //
 // Package leaderelection ends a leader that does not answer, and elects another within seconds.
