@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,9 +24,10 @@ import (
 type children struct {
 	starts chan func()
 
-	mu     sync.Mutex
-	exits  map[int]chan unix.WaitStatus // of those that were started
-	killed bool                         // end has killed one
+	mu       sync.Mutex
+	exits    map[int]chan unix.WaitStatus // of those that were started
+	commands map[int]bool                 // those of exits that are not of the program, but commands of flags
+	killed   bool                         // end has killed one of the program
 }
 
 // adopt makes this process the parent of its children's orphans, and returns its children. They end
@@ -33,7 +37,9 @@ func adopt(ctx context.Context) (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl", err)
 	}
-	c := &children{starts: make(chan func()), exits: map[int]chan unix.WaitStatus{}}
+	c := &children{
+		starts: make(chan func()), exits: map[int]chan unix.WaitStatus{}, commands: map[int]bool{},
+	}
 	go func() {
 		runtime.LockOSThread()
 		for start := range c.starts { // until this process ends
@@ -58,14 +64,44 @@ func adopt(ctx context.Context) (*children, error) {
 	return c, nil
 }
 
-// child is one that was started. It leads a process group.
+// child is one that was started. It leads a session, and a process group.
 type child struct {
 	pid  int
 	exit <-chan unix.WaitStatus // receives once
 }
 
-// start starts a program with this environment, in a process group of its own.
-func (c *children) start(path string, arguments, environment []string, files ...*os.File) (child, error) {
+// program starts a program with this environment.
+func (c *children) program(path string, arguments, environment []string) (child, error) {
+	return c.start(path, arguments, environment, false, os.Stdin, os.Stdout, os.Stderr)
+}
+
+// command runs a command of a flag. If it has not ended with ctx, its process group is killed.
+func (c *children) command(ctx context.Context, text string) error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = null.Close() }()
+	command, err := c.start(shell, []string{"sh", "-c", text}, os.Environ(), true, null, os.Stderr, os.Stderr)
+	if err != nil {
+		return err
+	}
+	select {
+	case status := <-command.exit:
+		if code := codeOf(status); code != 0 {
+			return fmt.Errorf("exit code %d", code)
+		}
+		return nil
+	case <-ctx.Done():
+		c.signalGroup(command, unix.SIGKILL)
+		<-command.exit
+		return context.Cause(ctx)
+	}
+}
+
+// start starts a process in a session of its own, which has no terminal that could stop it: as a process in
+// the background of ours, it would be stopped when it reads, or sets the terminal.
+func (c *children) start(path string, arguments, environment []string, command bool, files ...*os.File) (child, error) {
 	var started child
 	var err error
 	done := make(chan struct{})
@@ -76,7 +112,7 @@ func (c *children) start(path string, arguments, environment []string, files ...
 		var p *os.Process
 		p, err = os.StartProcess(path, arguments, &os.ProcAttr{
 			Env: environment, Files: files,
-			Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
+			Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
 		})
 		if err != nil {
 			return
@@ -84,6 +120,9 @@ func (c *children) start(path string, arguments, environment []string, files ...
 		exit := make(chan unix.WaitStatus, 1)
 		started = child{p.Pid, exit}
 		c.exits[p.Pid] = exit
+		if command {
+			c.commands[p.Pid] = true
+		}
 		_ = p.Release() // reap waits for it
 	}
 	<-done
@@ -115,32 +154,86 @@ func (c *children) reap() (none bool) {
 			if exit, ok := c.exits[pid]; ok {
 				exit <- status
 				delete(c.exits, pid)
+				delete(c.commands, pid)
 			}
 		}
 	}
 	return none
 }
 
-// signal sends a signal to the process group of a child, unless the child has ended.
-func (c *children) signal(of child, s unix.Signal) {
+// signal sends a signal to a child, unless it has ended. Its own children are its business, as in a
+// container: a program that passes signals on would have them get it twice.
+func (c *children) signal(to child, s unix.Signal) { c.send(to, to.pid, s) }
+
+// signalGroup sends a signal to the process group of a child, unless the child has ended.
+func (c *children) signalGroup(of child, s unix.Signal) { c.send(of, -of.pid, s) }
+
+func (c *children) send(to child, pid int, s unix.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, lives := c.exits[of.pid]; lives {
-		_ = unix.Kill(-of.pid, s)
+	if _, lives := c.exits[to.pid]; lives {
+		_ = unix.Kill(pid, s)
 	}
 }
 
+// orphans are what is left of a program after its first process.
+type orphans struct {
+	*children
+	told map[int]bool // to end
+}
+
+// tell sends a signal to those that have not got it yet, and to those that become orphans by it. It reports
+// whether none is left.
+//
+// In a pipe, what only reads from the others ends with them. It gets the signal after them: otherwise the last
+// that they write would kill them.
+func (o orphans) tell(s unix.Signal) (none bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.reap() {
+		return true
+	}
+	var left []int
+	written := map[string]bool{} // pipes
+	for _, pid := range own() {
+		if group, _ := unix.Getpgid(pid); !o.commands[group] {
+			left = append(left, pid)
+			written[pipe(pid, 1)] = true
+		}
+	}
+	for _, pid := range left {
+		if from := pipe(pid, 0); !o.told[pid] && (from == "" || !written[from]) {
+			o.told[pid] = true
+			_ = unix.Kill(pid, s)
+			_ = unix.Kill(pid, unix.SIGCONT)
+		}
+	}
+	return len(left) == 0
+}
+
+// pipe returns which one a process has open as this file, or "".
+func pipe(pid, file int) string {
+	if name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, file)); strings.HasPrefix(name, "pipe:") {
+		return name
+	}
+	return ""
+}
+
 // end kills all children and orphans, and waits until none is left. It returns false if that takes
-// longer. killed reports whether there was one to kill.
+// longer. killed reports whether one of the program was killed, in this call or before.
 func (c *children) end(within time.Duration) (ended, killed bool) {
 	deadline, pause := time.Now().Add(within), time.Millisecond
+	c.mu.Lock()
+	commands := maps.Clone(c.commands) // their own children outlive them by a moment
+	c.mu.Unlock()
 	for ; ; pause = min(2*pause, 20*time.Millisecond) {
 		c.mu.Lock()
 		none := c.reap()
 		if !none {
 			for _, pid := range own() {
+				group, _ := unix.Getpgid(pid)
+				c.killed = c.killed || !commands[group]
 				_ = unix.Kill(pid, unix.SIGKILL)
-				c.killed = true
 			}
 		}
 		killed = c.killed

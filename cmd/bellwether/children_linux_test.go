@@ -23,7 +23,7 @@ func TestPluginIsLeftToItsParent(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, plugin.Start())
 
-	program, err := c.start("/bin/sh", []string{"sh", "-c", "sleep 60 &"}, os.Environ())
+	program, err := c.start("/bin/sh", []string{"sh", "-c", "sleep 60 &"}, os.Environ(), false)
 	require.NoError(t, err)
 	status := <-program.exit
 	assert.Equal(t, 0, status.ExitStatus())

@@ -53,6 +53,7 @@ func (o *output) Sync() error {
 // newLog returns the log of this process: its output is the program's.
 func newLog(to *output) (*zap.Logger, error) {
 	c := zap.NewProductionConfig()
+	c.DisableStacktrace = true // an error here is about the program, or the cluster
 	return c.Build(zap.WrapCore(func(zapcore.Core) zapcore.Core {
 		return zapcore.NewCore(zapcore.NewJSONEncoder(c.EncoderConfig), to, c.Level)
 	}))

@@ -18,16 +18,26 @@ const (
 	exitSignal      = 128 // and the number of the signal
 )
 
+const usage = "bellwether run --lease NAME [flags] -- PROGRAM [arguments]"
+
 func main() {
-	if len(os.Args) < 2 || os.Args[1] != "run" {
-		fmt.Fprintln(os.Stderr, "usage: bellwether run --lease NAME [flags] -- PROGRAM [arguments]\n"+
-			"bellwether run --help lists the flags.")
+	command := ""
+	if len(os.Args) > 1 {
+		command = os.Args[1]
+	}
+	switch command {
+	case "run":
+	case "help", "--help", "-help", "-h":
+		fmt.Printf("usage: %s\n\nRuns a program while it holds a Lease. bellwether run --help lists the flags.\n", usage)
+		return
+	default:
+		fmt.Fprintf(os.Stderr, "usage: %s\nbellwether run --help lists the flags.\n", usage)
 		os.Exit(exitUsage)
 	}
-	o, err := parse(os.Args[2:], os.Stderr)
+	o, err := parse(os.Args[2:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		os.Exit(0)
+		return
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "bellwether run:", err)
 		os.Exit(exitUsage)

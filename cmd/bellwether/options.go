@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,38 +20,50 @@ type options struct {
 	election   leaderelection.Config
 	kubeconfig string
 	grace      time.Duration
+	stop       syscall.Signal // 0: SIGTERM, or SIGINT if that has come
 	health     string
+	probes     string // the address at which kubelets ask
+	after      string
 	program    string // the path of arguments[0]
 	arguments  []string
 }
 
-// parse returns the options, or an error that names the flag, the value and the rule.
-func parse(arguments []string, output io.Writer) (options, error) {
+// parse returns the options, or an error that names the flag, the value and the rule. It writes to help if
+// that was asked for.
+func parse(arguments []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bellwether run", flag.ContinueOnError)
-	flags.SetOutput(output)
-	flags.Usage = func() {
-		_, _ = fmt.Fprint(output, "usage: bellwether run --lease NAME [flags] -- PROGRAM [arguments]\n\n"+
-			"Runs the program while this process holds the Lease.\n\n")
-		flags.PrintDefaults()
-	}
+	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.election.Name, "lease", "", "`name` of the Lease; required")
 	flags.StringVar(&o.election.Namespace, "namespace", "",
 		"`namespace` of the Lease (default: that of the Pod, or of the kubeconfig's context)")
 	flags.DurationVar(&o.election.LeaseDuration, "duration", 15*time.Second,
-		"how long the Lease lasts without renewal, in whole seconds")
+		"how `long` the Lease lasts without renewal, in whole seconds")
 	flags.StringVar(&o.election.Identity, "identity", "",
-		"unique per process (default: the hostname and random digits)")
+		"`text` that is unique per process (default: the hostname and random digits)")
 	flags.StringVar(&o.election.PodUID, "pod-uid", "",
 		"`UID` of this Pod: others then learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
-		"how long the program may take to end after SIGTERM; set a Pod's terminationGracePeriodSeconds longer by "+
-			"1.6 times --duration")
+		"how `long` the processes of the program may take to end after SIGTERM; set a Pod's "+
+			"terminationGracePeriodSeconds longer by 1.6 times --duration")
+	stop := flags.String("stop-signal", "", "`name` of the signal that the program ends with, as in STOPSIGNAL "+
+		"of its image, such as SIGQUIT or RTMIN+3 (default: SIGTERM, or SIGINT if bellwether gets that)")
 	flags.StringVar(&o.health, "health-command", "",
 		"`command` for sh -c before each renewal: while it fails, the Lease is not renewed. It has a tenth of "+
 			"--duration")
+	flags.StringVar(&o.probes, "health-address", "",
+		"`address`, such as :8080, at which bellwether answers a kubelet's probes: /readyz and /healthz")
+	flags.StringVar(&o.after, "after", "",
+		"`command` for sh -c that clears what the program has left on this host. It runs before bellwether contends "+
+			"for the Lease, and after each end of the program, before the Lease is released. It has --duration")
+	flags.VisitAll(func(f *flag.Flag) { f.Value = &once{Value: f.Value} })
 	if err := flags.Parse(arguments); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = fmt.Fprint(help, "usage: "+usage+"\n\nRuns the program while this process holds the Lease.\n\n")
+			flags.SetOutput(help)
+			flags.PrintDefaults()
+		}
 		return options{}, err
 	}
 	o.arguments = flags.Args()
@@ -60,24 +74,63 @@ func parse(arguments []string, output io.Writer) (options, error) {
 	if o.grace < 0 {
 		errs = append(errs, fmt.Errorf("--grace: must not be negative (got %v)", o.grace))
 	}
+	if *stop != "" {
+		var err error
+		if o.stop, err = signalOf(*stop); err != nil {
+			errs = append(errs, fmt.Errorf("--stop-signal: %w", err))
+		}
+	}
+	if o.probes != "" {
+		if _, _, err := net.SplitHostPort(o.probes); err != nil {
+			errs = append(errs, fmt.Errorf("--health-address: must be host:port or :port (got %q)", o.probes))
+		}
+	}
+	if o.after != "" && o.election.PodUID != "" {
+		errs = append(errs, errors.New("--after: must not be set with --pod-uid: when a container has ended, others "+
+			"would lead before this host is cleared"))
+	}
 	if len(o.arguments) == 0 {
 		errs = append(errs, errors.New("PROGRAM: must be given after --"))
 	}
 	return o, errors.Join(errs...)
 }
 
+// once is a flag that may be given once: of two Leases, which one would be held?
+type once struct {
+	flag.Value // nil in the zero value, which package flag makes to know what a default is
+	given      bool
+}
+
+func (o *once) Set(value string) error {
+	if o.given {
+		return errors.New("must be given once")
+	}
+	o.given = true
+	return o.Value.Set(value)
+}
+
+func (o *once) String() string {
+	if o.Value == nil {
+		return ""
+	}
+	return o.Value.String()
+}
+
 // find sets the path of the program. Without it, nothing may be written.
 func (o *options) find() (err error) {
-	if o.health != "" {
+	for flag, command := range map[string]string{"--health-command": o.health, "--after": o.after} {
+		if command == "" {
+			continue
+		}
 		if _, err := exec.LookPath(shell); err != nil {
-			return fmt.Errorf("--health-command: needs a shell: %w", err)
+			return fmt.Errorf("%s: needs a shell: %w", flag, err)
 		}
 	}
 	o.program, err = exec.LookPath(o.arguments[0])
 	return err
 }
 
-// shell runs the health command.
+// shell runs the commands that flags give.
 const shell = "/bin/sh"
 
 // cluster returns the configuration of clients, as kubectl finds it.

@@ -32,12 +32,24 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	for _, flag := range []string{"--lease", "--grace", "PROGRAM"} {
 		assert.ErrorContains(t, err, flag)
 	}
-	_, err = parse([]string{"--duration=soon"}, io.Discard)
-	require.ErrorContains(t, err, "duration")
+	for _, c := range []struct {
+		rule  string
+		flags string
+	}{
+		{`invalid value "soon" for flag -duration`, "--duration=soon"},
+		{"lease: must be given once", "--lease a --lease b"},
+		{"grace: must be given once", "--grace 1s --grace=1s"},
+		{"--health-address: must be host:port", "--health-address 8080"},
+		{"--after: must not be set with --pod-uid", "--after true --pod-uid 1"},
+	} {
+		_, err := parse(strings.Fields("--namespace n "+c.flags+" -- true"), io.Discard)
+		assert.ErrorContains(t, err, c.rule)
+	}
 	var usage strings.Builder
 	_, err = parse([]string{"--help"}, &usage)
 	require.ErrorIs(t, err, flag.ErrHelp)
 	assert.Contains(t, usage.String(), "usage: bellwether run --lease NAME")
+	assert.Contains(t, usage.String(), "(default 15s)")
 }
 
 func TestExitCodeOfAProgramThatDoesNotStart(t *testing.T) {

@@ -6,33 +6,49 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
-	"slices"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // run contends for the Lease and runs the program. It returns the exit code.
 func run(o options) (code int) {
-	parent := supervisor.Start()
+	if err := process.CheckProc(); err != nil {
+		say("%v", err)
+		return exitUnavailable
+	}
+	j := &job{options: o, over: make(chan struct{})}
+	var parent *supervisor.Supervisor
+	if o.after != "" {
+		j.host = clearedHost(o)
+	} else {
+		parent = supervisor.Start()
+	}
 	out := newOutput(os.Stderr)
 	defer func() { _ = out.Sync() }()
 	log, err := newLog(out)
 	if err == nil {
-		code, err = lead(o, parent, log)
+		j.log = log
+		err = j.contend(parent)
+	}
+	if !j.began {
+		j.host.cleared()
 	}
 	var usage usageError
 	switch {
 	case err == nil:
-		return code
+		return j.code
 	case errors.As(err, &usage):
 		_, _ = fmt.Fprintln(out, "bellwether run:", err)
 		return exitUsage
@@ -49,81 +65,116 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-func lead(o options, parent *supervisor.Supervisor, log *zap.Logger) (code int, err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), heeded(unix.SIGTERM, unix.SIGINT)...)
-	defer stop()
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // the end of the reader of the log does not end the term
+// target returns the configuration of a client, and sets the namespace.
+func (o *options) target() (*rest.Config, error) {
 	cluster := o.cluster()
 	config, err := cluster.ClientConfig()
 	if err != nil {
-		return 0, usageError{fmt.Errorf("--kubeconfig: %w", err)}
+		return nil, usageError{fmt.Errorf("--kubeconfig: %w", err)}
 	}
 	if o.election.Namespace == "" {
 		if o.election.Namespace, _, err = cluster.Namespace(); err != nil {
-			return 0, usageError{fmt.Errorf("--namespace: %w", err)}
+			return nil, usageError{fmt.Errorf("--namespace: %w", err)}
 		}
 	}
-	processes, err := adopt(context.WithoutCancel(ctx))
+	return config, nil
+}
+
+// contend contends for the Lease until this process is to end, or its term has ended.
+func (j *job) contend(parent *supervisor.Supervisor) error {
+	ctx, signals := newSignals(context.Background(), j.stop)
+	j.signals = signals
+	config, err := j.target()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	j := &job{options: o, processes: processes, log: log, wishes: make(chan os.Signal, 16)}
-	if wishes := heeded(unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2); len(wishes) > 0 { // none: all
-		signal.Notify(j.wishes, wishes...)
+	if err := checkKillTimer(); err != nil {
+		return err
 	}
-	election := o.election
-	election.Logger, election.Supervisor, election.KernelDeadline = log, parent.Client(config), true
-	election.OnLost = j.lost
-	if o.health != "" {
+	if j.processes, err = adopt(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	election := j.election
+	election.Logger, election.KernelDeadline, election.OnLost = j.log, true, j.lost
+	if parent != nil {
+		election.Supervisor = parent.Client(config)
+	}
+	if j.health != "" {
 		election.Healthy = j.healthy
 	}
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if j.elector, err = leaderelection.New(leases, election); err != nil {
-		return 0, usageError{err}
+		return usageError{err}
 	}
-	t := lease.Timing{Duration: o.election.LeaseDuration}.WithDefaults()
+	if j.probes != "" {
+		at, err := serveProbes(j.probes, j.ready, func() error { return j.elector.Check(nil) })
+		if err != nil {
+			return err
+		}
+		j.log.Info("answering probes", zap.Stringer("address", at))
+	}
+	t := lease.Timing{Duration: j.election.LeaseDuration}.WithDefaults()
 	j.margin, j.warning = t.Margin, t.RenewInterval()
 	err = j.elector.Run(ctx, j.run)
-	return j.code, err
+	var end endError
+	if !j.began && errors.As(context.Cause(ctx), &end) {
+		j.code = end.code()
+	}
+	return err
 }
 
-// heeded returns those of the signals that were not ignored at the start, as SIGHUP is by nohup. Those that
-// were stay ignored, here and in the program.
-func heeded(signals ...os.Signal) []os.Signal { return slices.DeleteFunc(signals, signal.Ignored) }
+// checkKillTimer returns an error if this system refuses one, which is nothing that a flag could change.
+func checkKillTimer() error {
+	timer, err := process.NewKillTimer()
+	if err != nil {
+		return err
+	}
+	return timer.Close()
+}
 
 // job is the program and what it needs.
 type job struct {
 	options
 	elector   *leaderelection.Elector
 	processes *children
+	signals   *signals
+	host      *host // nil: nothing is to be cleared
 	log       *zap.Logger
-	wishes    chan os.Signal // signals for the program
 	margin    time.Duration
 	warning   time.Duration // before the deadline
 	code      int
+	began     bool                  // the program was started
+	over      chan struct{}         // closed when it has ended
+	ill       atomic.Pointer[error] // what the last health command has said; nil: nothing
 }
 
 // errLosing is why a program was ended whose Lease could not be renewed, just in time.
 var errLosing = errors.New("the Lease could not be renewed, so the program was ended before the deadline")
 
-// run is one term. When it returns, no process of the program is left.
+// run is one term. When it returns, no process of the program is left, and the host is clear.
 func (j *job) run(ctx context.Context) error {
-	term, _ := leaderelection.TermFrom(ctx)
-	for len(j.wishes) > 0 {
-		<-j.wishes // it came while another replica led: it is not for this program
+	signals := j.signals.lead()
+	if ctx.Err() != nil {
+		return nil
 	}
-	program, err := j.processes.start(j.program, j.arguments, j.environment(term), os.Stdin, os.Stdout, os.Stderr)
+	term, _ := leaderelection.TermFrom(ctx)
+	program, err := j.processes.program(j.program, j.arguments, j.environment(term))
 	if err != nil {
-		j.code = exitOf(err)
+		j.code, j.began = exitOf(err), true
+		j.host.cleared()
 		j.log.Error("the program does not start", zap.Error(err))
 		return nil
 	}
+	j.began = true
 	j.log.Info("the program runs", zap.Int("pid", program.pid), zap.String("token", term.Token))
-	err = j.attend(ctx, program)
-	if _, killed := j.processes.end(time.Hour); killed { // longer than any term
+	err = j.attend(ctx, program, signals)
+	close(j.over)
+	killed := j.end()
+	j.clear(ctx)
+	if killed {
 		j.log.Info("processes were killed: waiting until none of their requests is under way",
 			zap.Duration("margin", j.margin))
 		<-time.After(j.margin)
@@ -132,35 +183,78 @@ func (j *job) run(ctx context.Context) error {
 }
 
 // attend waits until the program has ended, and ends it if need be.
-func (j *job) attend(ctx context.Context, program child) error {
+func (j *job) attend(ctx context.Context, program child, signals <-chan syscall.Signal) error {
 	var err error
-	told, end := ctx.Done(), (<-chan time.Time)(nil)
-	terminate := func() {
-		j.processes.signal(program, unix.SIGTERM)
-		end, told = time.After(j.grace), nil
+	told, exit, end := ctx.Done(), program.exit, (<-chan time.Time)(nil)
+	var stop syscall.Signal
+	tell := func(cause error) {
+		stop, told, end = j.signals.stopOf(cause), nil, time.After(j.grace)
+		j.processes.signal(program, stop)
+		j.processes.signal(program, unix.SIGCONT) // a stopped process does not end
 	}
+	left := orphans{j.processes, map[int]bool{}}
 	for {
 		// A stop of this process only delays the warning: at the deadline, it ends with its children.
-		check := time.After(max(j.elector.Remaining()-j.warning, 100*time.Millisecond))
+		pause := max(j.elector.Remaining()-j.warning, 100*time.Millisecond)
+		if exit == nil {
+			if left.tell(stop) {
+				return err
+			}
+			pause = 20 * time.Millisecond
+		}
 		select {
-		case status := <-program.exit:
+		case status := <-exit:
 			j.code = codeOf(status)
 			j.log.Info("the program has ended", zap.Int("exitCode", j.code))
-			return err
+			if end == nil {
+				return err
+			}
+			exit = nil // what it has left behind has the rest of its grace
 		case <-told:
-			terminate()
+			tell(context.Cause(ctx))
 		case <-end:
 			j.log.Warn("the program has not ended within its grace", zap.Duration("grace", j.grace))
-			j.processes.end(time.Hour)
-		case s := <-j.wishes:
-			j.processes.signal(program, s.(unix.Signal))
-		case <-check:
+			j.end()
+		case s := <-signals:
+			j.processes.signal(program, s)
+		case <-time.After(pause):
 			if told != nil && j.elector.Remaining() <= j.warning {
 				err = errLosing
-				terminate()
+				tell(err)
 			}
 		}
 	}
+}
+
+// end kills all processes of the program, and waits until none is left, however long: the next leader must
+// not start while one is there.
+func (j *job) end() (killed bool) {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		ended, killed := j.processes.end(pause)
+		if ended {
+			return killed
+		}
+		j.log.Warn("processes of the program cannot be killed: the Lease is held until they have ended",
+			zap.Ints("pids", own()))
+	}
+}
+
+// clear runs the command of --after. If it fails, this process ends: then its parent tries once more, and the
+// Lease is not released.
+func (j *job) clear(ctx context.Context) {
+	if j.after == "" {
+		return
+	}
+	ctx, cancel := j.clearing(context.WithoutCancel(ctx))
+	defer cancel()
+	err := j.processes.command(ctx, j.after)
+	j.end() // what the command has left
+	if err != nil {
+		j.log.Error("--after has failed: the Lease is not released", zap.Error(err))
+		_ = j.log.Sync()
+		os.Exit(leaderelection.ExitCodeNotLeader)
+	}
+	j.host.cleared()
 }
 
 // lost ends the program at once, and then this process.
@@ -171,28 +265,37 @@ func (j *job) lost(err error) {
 	os.Exit(leaderelection.ExitCodeNotLeader)
 }
 
-// healthy runs the health command. If it does not end in time, its process group is killed.
+// healthy runs the health command, until the program has ended.
 func (j *job) healthy(ctx context.Context) error {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = null.Close() }()
-	command, err := j.processes.start(shell, []string{"sh", "-c", j.health}, os.Environ(), null, os.Stderr, os.Stderr)
-	if err != nil {
-		return fmt.Errorf("health command: %w", err)
-	}
-	select {
-	case status := <-command.exit:
-		if code := codeOf(status); code != 0 {
-			return fmt.Errorf("health command: exit code %d", code)
-		}
+	if j.ended() {
 		return nil
-	case <-ctx.Done():
-		j.processes.signal(command, unix.SIGKILL)
-		<-command.exit
-		return fmt.Errorf("health command: %w", context.Cause(ctx))
 	}
+	err := j.processes.command(ctx, j.health)
+	if j.ended() {
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("health command: %w", err)
+	}
+	j.ill.Store(&err)
+	return err
+}
+
+func (j *job) ended() bool {
+	select {
+	case <-j.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready returns what the health command has said last. A candidate is ready: it does all that it has to.
+func (j *job) ready() error {
+	if err := j.ill.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // environment is that of the program in a term.
