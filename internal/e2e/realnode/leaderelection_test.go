@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,6 +94,35 @@ func TestBellwetherRunInAContainer(t *testing.T) {
 	a.awaitReigns(3)
 	a.requireBeforeExpiry(killed, a.history.reigns()[2].begun)
 	a.judge()
+}
+
+// A rollout waits until each new Pod is ready. Candidates, which do not run the daemon, are, because
+// bellwether answers the probes; and no kubelet restarts one.
+func TestRollOutOfBellwetherRun(t *testing.T) {
+	cluster.Need(t)
+	t.Parallel()
+	a := deploy(t, "run/rbac.yaml", "run/deployment.yaml")
+	a.leader = a.awaitLeader("")
+	a.awaitReady(3)
+	_, err := cluster.Client.AppsV1().Deployments(a.namespace).Patch(t.Context(), "my-daemon",
+		types.StrategicMergePatchType, []byte(`{"spec": {"template": {"metadata": {"labels": {"again": "yes"}}}}}`),
+		metav1.PatchOptions{})
+	require.NoError(t, err)
+	a.eventually("all Pods are of the new generation", func() bool {
+		pods := a.pods()
+		old := func(p corev1.Pod) bool { return p.Labels["again"] != "yes" }
+		return len(pods) == 3 && !slices.ContainsFunc(pods, old)
+	})
+	a.awaitReady(3)
+	a.leader = a.awaitLeader(a.leader.UID)
+	assert.Equal(t, "yes", a.leader.Labels["again"])
+	for _, pod := range a.pods() {
+		require.NotNil(t, pod.Spec.Containers[0].ReadinessProbe)
+		require.NotNil(t, pod.Spec.Containers[0].LivenessProbe)
+		assert.Zero(t, pod.Status.ContainerStatuses[0].RestartCount, pod.Name)
+	}
+	a.judge()
+	a.report("rolling update")
 }
 
 // TestLeaderThatRunsOutOfMemory takes the memory from a container until the kernel kills the leader.
