@@ -82,7 +82,7 @@ func TestProgramMayUseTheTerminal(t *testing.T) {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
 			e := newElection(t)
-			keyboard, terminal := openTerminal(t)
+			keyboard, terminal := subprocess.OpenTerminal(t)
 			c := e.bellwether("--", "/bin/sh", "-c", of.script)
 			c.SysProcAttr.Setctty = true
 			c.Stdin = terminal
@@ -93,24 +93,6 @@ func TestProgramMayUseTheTerminal(t *testing.T) {
 			assert.Equal(t, "exit status 0", c.End())
 		})
 	}
-}
-
-// openTerminal returns the two ends of a pseudo-terminal.
-func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
-	t.Helper()
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skip("NOT TESTED: this system has no pseudo-terminals: ", err)
-	}
-	t.Cleanup(func() { _ = keyboard.Close() })
-	fd := int(keyboard.Fd())
-	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(t, err)
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = terminal.Close() })
-	return keyboard, terminal
 }
 
 // The health command is bellwether's: that it runs when the program ends kills no process of the program.

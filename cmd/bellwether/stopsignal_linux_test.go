@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 // stops are signals with which runtimes stop containers, as their images say.
@@ -88,7 +90,7 @@ func TestHangUpDoesNotEndACandidate(t *testing.T) {
 func TestTerminalResizes(t *testing.T) {
 	t.Parallel()
 	e := newElection(t)
-	keyboard, terminal := openTerminal(t)
+	keyboard, terminal := subprocess.OpenTerminal(t)
 	c := e.bellwether("--", "/bin/sh", "-c",
 		`trap 'echo resized' WINCH; trap 'echo last; exit 0' USR1; echo works; while :; do sleep 0.1; done`)
 	c.SysProcAttr.Setctty, c.Stdin = true, terminal

@@ -3,7 +3,6 @@ package process_test
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -218,7 +217,7 @@ func TestSignalReachesASupervisedProgramOnce(t *testing.T) {
 				c := subprocess.New(t, "prints its signals, supervised")
 				c.SysProcAttr = &attributes
 				if attributes.Setctty {
-					_, c.Stdin = openTerminal(t)
+					_, c.Stdin = subprocess.OpenTerminal(t)
 				}
 				c.Start()
 				require.Equal(t, "ready", c.Line())
@@ -330,7 +329,7 @@ func TestPID1ReportsThatItCannotStartTheChild(t *testing.T) {
 
 func TestTerminalKeysAreSentOnce(t *testing.T) {
 	t.Parallel()
-	keyboard, terminal := openTerminal(t)
+	keyboard, terminal := subprocess.OpenTerminal(t)
 	c := subprocess.New(t, "counts interrupts")
 	c.Stdin = terminal
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -344,25 +343,6 @@ func TestTerminalKeysAreSentOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "interrupts: 1 typed", c.Line())
 	assert.Equal(t, "exit status 0", c.End())
-}
-
-// openTerminal returns the two ends of a pseudo-terminal.
-func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
-	t.Helper()
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("NOT TESTED: this system has no pseudo-terminals: ", err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = keyboard.Close() })
-	fd := int(keyboard.Fd())
-	require.NoError(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(t, err)
-	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = terminal.Close() })
-	return keyboard, terminal
 }
 
 // The loader of such a program changes pages of it that are read-only afterwards.
