@@ -185,7 +185,7 @@ type orphans struct {
 // tell sends a signal to those that have not got it yet, and to those that become orphans by it. It reports
 // whether none is left.
 //
-// In a pipe, what only reads from the others ends with them. It gets the signal after them: otherwise the last
+// In a pipe, what reads from the others ends with them. It gets the signal after them: otherwise the last
 // that they write would kill them.
 func (o orphans) tell(s unix.Signal) (none bool) {
 	o.mu.Lock()
@@ -193,30 +193,30 @@ func (o orphans) tell(s unix.Signal) (none bool) {
 	if o.reap() {
 		return true
 	}
-	var left []int
-	written := map[string]bool{} // pipes
+	input, _ := os.Readlink("/proc/self/fd/0") // the program's
+	var first, readers []int
 	for _, pid := range own() {
-		if group, _ := unix.Getpgid(pid); !o.commands[group] {
-			left = append(left, pid)
-			written[pipe(pid, 1)] = true
+		if group, _ := unix.Getpgid(pid); o.commands[group] {
+			continue
+		}
+		if from, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid)); strings.HasPrefix(from, "pipe:") && from != input {
+			readers = append(readers, pid)
+		} else {
+			first = append(first, pid)
 		}
 	}
-	for _, pid := range left {
-		if from := pipe(pid, 0); !o.told[pid] && (from == "" || !written[from]) {
+	next := first
+	if len(first) == 0 {
+		next = readers
+	}
+	for _, pid := range next {
+		if !o.told[pid] {
 			o.told[pid] = true
 			_ = unix.Kill(pid, s)
 			_ = unix.Kill(pid, unix.SIGCONT)
 		}
 	}
-	return len(left) == 0
-}
-
-// pipe returns which one a process has open as this file, or "".
-func pipe(pid, file int) string {
-	if name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, file)); strings.HasPrefix(name, "pipe:") {
-		return name
-	}
-	return ""
+	return len(next) == 0
 }
 
 // end kills all children and orphans, and waits until none is left. It returns false if that takes
