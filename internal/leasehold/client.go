@@ -7,17 +7,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // ClientConfig returns a copy of config for clients that renew: with a connection of their own and
 // without a rate limit.
 func ClientConfig(config *rest.Config) *rest.Config {
-	c := rest.CopyConfig(config)
-	c.NextProtos = []string{"http/1.1"}
-	c.RateLimiter, c.QPS, c.Burst = nil, -1, 0
+	c := kube.ClientConfig(config)
 	c.Wrap(observe)
-	c.Timeout = 0 // it would end watches; each request has its own timeout
 	return c
 }
 
