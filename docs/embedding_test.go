@@ -86,12 +86,16 @@ func shardedController(ctx context.Context, config *rest.Config, log *zap.Logger
 	}, nil)
 }
 
-func publish(ctx context.Context, client kubernetes.Interface, config endpoints.Config, server *http.Server) error {
-	// config: Namespace, Service, Addresses, Ports. The server listens already.
-	reconciler, err := endpoints.New(client, config)
+func publish(ctx context.Context, config *rest.Config, c endpoints.Config, server *http.Server) error {
+	client, err := kubernetes.NewForConfig(endpoints.ClientConfig(config)) // a connection of its own
 	if err != nil {
 		return err
 	}
+	reconciler, err := endpoints.New(client, c) // Namespace, Service, Addresses, Ports
+	if err != nil {
+		return err
+	}
+	// The server listens already.
 	err = reconciler.Run(ctx)     // withdraws when ctx ends
 	<-time.After(5 * time.Second) // clients learn of that a moment later
 	return errors.Join(err, server.Shutdown(context.WithoutCancel(ctx)))

@@ -101,6 +101,7 @@ func (c *cluster) createServiceIn(namespace string, selector map[string]string) 
 // instance is a reconciler with a record of what it did.
 type instance struct {
 	*endpoints.Reconciler
+	config  endpoints.Config
 	client  *apisim.Client
 	gateway gateway
 	cancel  context.CancelFunc
@@ -116,6 +117,7 @@ type instance struct {
 // record is what hooks and Events have reported.
 type record struct {
 	rounds             []endpoints.Round
+	ended              []time.Time // rounds, in the same order
 	expired, malformed []endpoints.Status
 	published          [][]endpoints.Endpoint
 	events             []string
@@ -147,7 +149,9 @@ func newInstance(c *cluster, address string, change func(*endpoints.Config)) *in
 			return i.unready
 		},
 		Hooks: endpoints.Hooks{
-			OnRound:     func(round endpoints.Round) { i.note(func(r *record) { r.rounds = append(r.rounds, round) }) },
+			OnRound: func(round endpoints.Round) {
+				i.note(func(r *record) { r.rounds, r.ended = append(r.rounds, round), append(r.ended, time.Now()) })
+			},
 			OnExpired:   func(s endpoints.Status) { i.note(func(r *record) { r.expired = append(r.expired, s) }) },
 			OnMalformed: func(s endpoints.Status) { i.note(func(r *record) { r.malformed = append(r.malformed, s) }) },
 			OnPublished: func(e []endpoints.Endpoint) {
@@ -158,6 +162,7 @@ func newInstance(c *cluster, address string, change func(*endpoints.Config)) *in
 	if change != nil {
 		change(&config)
 	}
+	i.config = config
 	var err error
 	connection := i.client.Config()
 	connection.Wrap(i.gateway.wrap)

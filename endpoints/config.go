@@ -27,7 +27,8 @@ type Config struct {
 
 	// Addresses are those under which clients reach this instance: at least one, IPv4 or IPv6,
 	// without a zone, neither loopback nor link-local. All ports are served on each of them. IPv4
-	// addresses mapped to IPv6 are unmapped.
+	// addresses mapped to IPv6 are unmapped. They do not change: if an address does, end Run, which
+	// withdraws the old one, and run a new Reconciler.
 	Addresses []netip.Addr
 
 	// Ports are those that this instance serves: at least one, with different names. An address and
@@ -73,6 +74,12 @@ type Config struct {
 	// ended. Default: 10 s.
 	WithdrawTimeout time.Duration
 
+	// MaxFailing is how long rounds may fail until [Reconciler.Check] returns an error, for example because
+	// credentials have expired. At least ExpireAfter. A liveness probe with it ends a server that its clients
+	// can reach, and that the others keep published during an outage of the API server. So set it longer than
+	// such outages, or use the check for readiness or alerts. Default: 0, Check returns nil.
+	MaxFailing time.Duration
+
 	// Hooks are called when something happens, for metrics and tests.
 	Hooks Hooks
 
@@ -82,7 +89,8 @@ type Config struct {
 	// of Run wait for it. Nil: none.
 	Events events.EventRecorder
 
-	// Logger logs changes at Info and problems at Warn, once each. Nil: no logs.
+	// Logger logs changes at Info. It logs problems at Warn: each reason once, and again every 10 minutes
+	// with how long the problem has lasted. Nil: no logs.
 	Logger *zap.Logger
 
 	clock clock.Clock // simulations replace the system's
@@ -166,6 +174,10 @@ func (c Config) validate() error {
 		review.Value("Settings", c.Settings, validation.IsDNS1123Subdomain(c.Settings))
 	}
 	review.Duration("WithdrawTimeout", c.WithdrawTimeout)
+	if c.MaxFailing != 0 && c.MaxFailing < c.ExpireAfter {
+		review.Add(fmt.Errorf("MaxFailing: must be 0 or at least ExpireAfter, %v (got %v)", c.ExpireAfter,
+			c.MaxFailing))
+	}
 	return review.Err()
 }
 

@@ -59,9 +59,13 @@ func TestBadConfigIsRefused(t *testing.T) {
 		}, `must not be unspecified, loopback, link-local or multicast: Kubernetes publishes no such address (got ` +
 			`"127.0.0.1")`},
 		"loopback, mapped": {func(c *endpoints.Config) { c.Addresses = addresses("::ffff:127.0.0.1") }, `loopback`},
-		"link-local":       {func(c *endpoints.Config) { c.Addresses = addresses("fe80::1") }, `link-local`},
-		"unspecified":      {func(c *endpoints.Config) { c.Addresses = addresses("0.0.0.0") }, `unspecified`},
-		"multicast":        {func(c *endpoints.Config) { c.Addresses = addresses("224.0.0.9") }, `multicast`},
+		"fails too soon": {
+			func(c *endpoints.Config) { c.MaxFailing = 59 * time.Second },
+			"endpoints: MaxFailing: must be 0 or at least ExpireAfter, 1m0s (got 59s)",
+		},
+		"link-local":  {func(c *endpoints.Config) { c.Addresses = addresses("fe80::1") }, `link-local`},
+		"unspecified": {func(c *endpoints.Config) { c.Addresses = addresses("0.0.0.0") }, `unspecified`},
+		"multicast":   {func(c *endpoints.Config) { c.Addresses = addresses("224.0.0.9") }, `multicast`},
 		"one address twice": {
 			func(c *endpoints.Config) { c.Addresses = addresses("10.0.0.1", "::ffff:10.0.0.1") },
 			`endpoints: Addresses: must differ (got "10.0.0.1")`,

@@ -113,7 +113,7 @@ func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
 		return snapshot{}, nil
 	case err != nil:
-		return snapshot{}, requestError("get", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, requestError(ctx, "get", s, corev1.Resource("configmaps"), err)
 	}
 	return snapshotOf(m), nil
 }
@@ -179,7 +179,7 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return snapshot{}, requestError("create", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, requestError(ctx, "create", s, corev1.Resource("configmaps"), err)
 	}
 	s.born = born
 	return snapshotOf(m), nil
@@ -254,7 +254,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 		s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, requestError("patch", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, requestError(ctx, "patch", s, corev1.Resource("configmaps"), err)
 	}
 	return snapshotOf(m), nil
 }

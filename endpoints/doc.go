@@ -51,6 +51,10 @@
 //     (TestOddAnswerRemovesNoInstance, TestOddAnswerToARemovalTakesNoRefreshedEntryAway,
 //     TestOddAnswerIsNoWithdrawal, TestOddAnswerLeavesNoStaleEntry,
 //     TestOddAnswersKeepNoInstanceOut).
+//   - A request without an answer is the last on its connection. So a load balancer that forgets a
+//     connection delays a heartbeat by at most one Interval, or 4 s, and a second. Over HTTP/2 client-go
+//     alone needs 45 s. What others wait for on that connection goes on
+//     (TestForgottenConnectionIsLeft, TestSlowAnswerBreaksNoWatch).
 //   - If the API server answers, an instance that is ready is published after at most two Intervals
 //     and 4 s, regardless of what happened before. Others may change its objects meanwhile, as long
 //     as they now and then leave an object alone for the time of a round
@@ -83,6 +87,12 @@
 //   - An instance that finds no room in a ConfigMap gets an error, and registers once there is
 //     room. The others go on (TestFullConfigMapIsAClearErrorAndLosesNothing,
 //     TestConfigMapThatTheServerFindsFull, and TestWhatIsWrongIsSaid in internal/e2e/endpoints).
+//   - A finalizer that keeps a deleted Lease, or an EndpointSlice, keeps no endpoint published. An
+//     instance that refreshes such a Lease is published (TestDeadInstanceWhoseLeaseIsKeptStaysRemoved,
+//     TestWithdrawnInstanceWhoseLeaseIsKeptStaysRemoved, TestLiveInstanceWhoseLeaseIsKeptStaysPublished,
+//     TestSliceThatIsKeptHasNoEndpoint).
+//   - An instance whose rounds fail logs that again every 10 minutes, with the reason and for how long
+//     (TestInstanceWhoseRoundsFailKeepsSayingIt).
 //   - A malformed entry is reported, not changed, and not published. It does not keep others from
 //     being published (TestMalformedEntryIsKeptAndReportedAndDoesNotSpread).
 //   - From its creation on, an Endpoints object ([Config].PublishEndpoints) is marked so that
@@ -114,8 +124,13 @@
 //     whether the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
 //   - If a Service gets a selector, instances stop refreshing their entries, and stay published
 //     until they end (TestServiceThatGetsASelector).
-//   - An instance is published with its ports even if the Service lacks one of that name and protocol. It
-//     logs that: no client of the Service gets to that port.
+//   - An instance is published with its ports even if the Service lacks one of that name and protocol, and
+//     with its addresses even if the Service lacks their family (spec.ipFamilies). It logs that: no client
+//     of the Service gets there.
+//   - Addresses do not change. A process whose address changes stays published under the old one until it
+//     ends Run. Then it may run a new Reconciler.
+//   - A live instance whose Lease is deleted is removed until its next heartbeat. If a finalizer keeps the
+//     Lease, that happens when the finalizer is removed.
 //   - A process with the right to write the store can remove instances and publish addresses.
 //   - Time counts only between an instance's own heartbeats. While every instance keeps losing its
 //     connection within ExpireAfter, no instance expires.
@@ -151,8 +166,11 @@
 //
 // # Clients
 //
-// Use a client whose rate limit is not shared: a round has about five requests, and a slow client
-// delays heartbeats.
+// Make the client from [ClientConfig]: a round has about five requests, and would wait behind others of
+// the same client, or on its connection. A client with a rate limit is a warning in the log.
+//
+// Requests have timeouts of their own. After one without an answer, a client of client-go takes another
+// connection: see Guaranteed. Clients that are not made of rest.RESTClients may take longer.
 //
 // # Tests
 //

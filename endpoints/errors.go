@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -34,6 +35,10 @@ var (
 	ErrBusy = errors.New("endpoints: Run, ReconcileOnce or Withdraw of this reconciler is already running")
 )
 
-func requestError(verb string, object any, resource schema.GroupResource, err error) error {
+// requestError returns err with what failed. If ctx has ended, it also says why: over HTTP/2, err does not.
+func requestError(ctx context.Context, verb string, object any, resource schema.GroupResource, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
 	return fmt.Errorf("endpoints: %w", kube.RequestError(verb, object, resource, err))
 }

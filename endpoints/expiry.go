@@ -31,15 +31,21 @@ type observation struct {
 	created time.Time
 	since   clock.Reading
 	gaps    [4]time.Duration
+	deleted bool
+	// refreshed reports whether it was refreshed after it was deleted: its instance lives.
+	refreshed bool
 }
 
 // next returns the observation of an entry that has changed.
 func (s observation) next(e entry, now clock.Reading, longest time.Duration) observation {
-	gap := min(now.SinceAtLeast(s.since), longest)
-	if s.mark == "" || !s.created.Equal(e.created) { // another process, at an unknown pace
-		return observation{e.mark, e.created, now, [...]time.Duration{longest, longest, longest, longest}}
+	next := observation{
+		mark: e.mark, created: e.created, since: now, deleted: e.deleted, refreshed: e.deleted && s.deleted,
+		gaps: [...]time.Duration{s.gaps[1], s.gaps[2], s.gaps[3], min(now.SinceAtLeast(s.since), longest)},
 	}
-	return observation{e.mark, e.created, now, [...]time.Duration{s.gaps[1], s.gaps[2], s.gaps[3], gap}}
+	if s.mark == "" || !s.created.Equal(e.created) { // another process, at an unknown pace
+		next.gaps = [...]time.Duration{longest, longest, longest, longest}
+	}
+	return next
 }
 
 // minWait bounds from below how long to wait for the next change. The instance may not know yet
@@ -71,6 +77,7 @@ func (x *expiry) observe(s snapshot, own []string, now clock.Reading) {
 	seen := make(map[string]observation, len(s.entries))
 	for key, e := range s.entries {
 		if before, exists := x.observations[key]; exists && before.mark == e.mark {
+			before.deleted = e.deleted
 			seen[key] = before
 		} else {
 			seen[key] = before.next(e, now, x.interval)
@@ -80,6 +87,19 @@ func (x *expiry) observe(s snapshot, own []string, now clock.Reading) {
 		}
 	}
 	x.observations = seen
+}
+
+// living returns s without entries that were deleted and that a finalizer keeps. Otherwise a dead instance
+// would come back each time after it was removed. Such an entry counts while its endpoints are published,
+// until it expires, and again if its instance refreshes it.
+func (x *expiry) living(s snapshot, published []Endpoint) snapshot {
+	gone := func(key string, e entry) bool {
+		return e.deleted && !x.observations[key].refreshed &&
+			!slices.ContainsFunc(e.endpoints, func(p Endpoint) bool { return slices.Contains(published, p) })
+	}
+	s.entries = maps.Clone(s.entries)
+	maps.DeleteFunc(s.entries, gone)
+	return s
 }
 
 // age returns for how long an entry has been unchanged.

@@ -136,7 +136,7 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
 		if err = kube.Versioned(page, err); err != nil {
-			return snapshot{}, requestError("list",
+			return snapshot{}, requestError(ctx, "list",
 				fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace),
 				coordinationv1.Resource("leases"), err)
 		}
@@ -156,7 +156,7 @@ func entryOf(l *coordinationv1.Lease) entry {
 	renewed := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{})
 	e := entry{
 		mark:    fmt.Sprintf("%s %s %d", l.UID, l.Annotations[endpointsAnnotation], renewed.UnixMicro()),
-		created: ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time, raw: l,
+		created: ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time, raw: l, deleted: l.DeletionTimestamp != nil,
 	}
 	var r registration
 	if err := json.Unmarshal([]byte(l.Annotations[endpointsAnnotation]), &r); err != nil {
@@ -227,7 +227,7 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, requestError(verb, s, coordinationv1.Resource("leases"), err)
+		return snapshot{}, requestError(ctx, verb, s, coordinationv1.Resource("leases"), err)
 	}
 	s.born = born
 	next := snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
@@ -244,7 +244,7 @@ func (s *leases) explainExisting(ctx context.Context) error {
 	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return requestError("get", s, coordinationv1.Resource("leases"), err)
+		return requestError(ctx, "get", s, coordinationv1.Resource("leases"), err)
 	}
 	return fmt.Errorf("endpoints: create %v: %w: it lacks the labels %v", s, ErrForeign, s.labels())
 }
@@ -270,7 +270,7 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		case apierrors.IsConflict(err):
 			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:
-			return next, removed, requestError("delete", about, coordinationv1.Resource("leases"), err)
+			return next, removed, requestError(ctx, "delete", about, coordinationv1.Resource("leases"), err)
 		default:
 			removed = append(removed, key)
 		}

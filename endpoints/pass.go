@@ -26,12 +26,16 @@ func (p *pass) run(ctx context.Context) error {
 	now, publishing := p.readPublished(ctx) // before the store: see publisher.read
 	if publishing == nil {
 		p.serviceUID = now.service.UID
-		p.logChange("ports", p.missingPorts(now.service), "the Service has all ports of this instance",
-			"no client of the Service gets to a port of this instance")
+		p.failures.Note("ports", p.missingPorts(now.service), "no client of the Service gets to a port of this instance",
+			"the Service has all ports of this instance")
+		p.failures.Note("families", p.missingFamilies(now.service),
+			"no client of the Service gets to an address of this instance",
+			"the Service has the families of all addresses of this instance")
 	}
 	if now.selected != nil && !p.leaving {
 		return now.selected
 	}
+	p.connection.LeaveIfSilent(ctx)
 	s, err := p.store.read(ctx)
 	arrived := p.config.clock.Now()
 	if err != nil {
@@ -41,9 +45,9 @@ func (p *pass) run(ctx context.Context) error {
 	p.expiry.startRound(arrived, 2*p.settings.interval)
 	p.expiry.observe(s, own, arrived)
 	if p.leaving {
-		s, err = p.leave(ctx, s)
+		s, err = p.leave(ctx, s, now.endpoints())
 	} else {
-		s, err = p.stay(ctx, s, arrived)
+		s, err = p.stay(ctx, s, now.endpoints(), arrived)
 	}
 	p.report(s)
 	full := errors.Is(err, ErrFull)
@@ -74,15 +78,16 @@ func (p *pass) readPublished(ctx context.Context) (publication, error) {
 
 // leave removes the entries of this instance and of earlier processes of this Pod. It keeps those
 // of a later process with the same address and port.
-func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
+func (p *pass) leave(ctx context.Context, s snapshot, published []Endpoint) (snapshot, error) {
 	p.expiry.registered = false // or observe would take this removal for a loss of the store
 	var mine []string
+	living := p.expiry.living(s, published)
 	for _, key := range p.store.own() {
-		if e, exists := s.entries[key]; exists && (p.mayBeStale || p.store.mine(e)) {
+		if e, exists := living.entries[key]; exists && (p.mayBeStale || p.store.mine(e)) {
 			mine = append(mine, key)
 		}
 	}
-	earlier := p.incarnation.predecessors(s, p.store.own())
+	earlier := p.incarnation.predecessors(living, p.store.own())
 	if len(mine)+len(earlier) > 0 {
 		p.unpublished = true // also if no answer arrives
 		next, removed, err := p.store.remove(ctx, s, slices.Concat(mine, earlier))
@@ -108,7 +113,8 @@ func (p *pass) leave(ctx context.Context, s snapshot) (snapshot, error) {
 // had expired when the store was read. It does not count the time since then: this process may have
 // been stopped, and the others with it. An instance that cannot register in a full store still
 // removes expired entries.
-func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (snapshot, error) {
+func (p *pass) stay(ctx context.Context, s snapshot, published []Endpoint, arrived clock.Reading,
+) (snapshot, error) {
 	full, err := error(nil), error(nil)
 	if !p.refreshed || p.missing(s) {
 		if s, err = p.refresh(ctx, s); errors.Is(err, ErrFull) {
@@ -117,9 +123,10 @@ func (p *pass) stay(ctx context.Context, s snapshot, arrived clock.Reading) (sna
 			return s, err
 		}
 	}
-	earlier := p.incarnation.predecessors(s, p.store.own())
+	living := p.expiry.living(s, published)
+	earlier := p.incarnation.predecessors(living, p.store.own())
 	isEarlier := func(key string) bool { return slices.Contains(earlier, key) }
-	expired := slices.DeleteFunc(p.expiry.expired(s, p.settings.expireAfter, arrived), isEarlier)
+	expired := slices.DeleteFunc(p.expiry.expired(living, p.settings.expireAfter, arrived), isEarlier)
 	if len(earlier)+len(expired) == 0 {
 		return s, full
 	}
@@ -169,7 +176,8 @@ func (p *pass) missing(s snapshot) bool {
 func (p *pass) publish(ctx context.Context, now publication, s snapshot, arrived clock.Reading) error {
 	published := now.endpoints()
 	visible := slices.ContainsFunc(published, func(e Endpoint) bool { return e.among(p.endpoints) })
-	all, ok := p.expiry.wanted(s, published, p.endpoints, p.leaving, p.settings.expireAfter, arrived)
+	all, ok := p.expiry.wanted(p.expiry.living(s, published), published, p.endpoints, p.leaving,
+		p.settings.expireAfter, arrived)
 	p.expiry.forget(s, published)
 	if !ok || p.leaving && !visible && !p.unpublished {
 		return nil

@@ -52,7 +52,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
-		return publication{}, requestError("get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"),
+		return publication{}, requestError(ctx, "get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"),
 			err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
@@ -63,7 +63,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
 				discoveryv1.LabelManagedBy + "=" + ManagedBy})
 	if err = kube.Versioned(list, err); err != nil {
-		return publication{}, requestError("list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
+		return publication{}, requestError(ctx, "list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
 			discoveryv1.Resource("endpointslices"), err)
 	}
 	for i := range list.Items {
@@ -89,7 +89,7 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return nil, nil, nil
 	case err != nil:
-		return nil, nil, requestError("get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
+		return nil, nil, requestError(ctx, "get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
 	case e.Labels[legacyManagedBy] != ManagedBy:
 		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign,
 			legacyManagedBy, ManagedBy), nil
@@ -156,7 +156,7 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	case apierrors.IsConflict(err), kube.Absent(err, discoveryv1.Resource("endpointslices"), name):
 		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
 	case err != nil:
-		return requestError(verb, about, discoveryv1.Resource("endpointslices"), err)
+		return requestError(ctx, verb, about, discoveryv1.Resource("endpointslices"), err)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	case kube.Absent(err, discoveryv1.Resource("endpointslices"), name), err == nil && p.ours(s):
 		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
 	case err != nil:
-		return requestError("get", about, discoveryv1.Resource("endpointslices"), err)
+		return requestError(ctx, "get", about, discoveryv1.Resource("endpointslices"), err)
 	}
 	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign,
 		discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
@@ -193,7 +193,7 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 		kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
 	case err != nil:
-		return requestError(verb, fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
+		return requestError(ctx, verb, fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ type Reconciler struct {
 	store     store
 	publisher publisher
 	client    kubernetes.Interface
+	// connection is that of client.
+	connection *kube.Connection
 
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards the fields below
 
@@ -35,9 +37,11 @@ type Reconciler struct {
 	mayBeStale  bool // an earlier process or an unanswered write may have left entries under our keys
 	unpublished bool // this process has withdrawn its entries, but not yet its endpoints
 	serviceUID  types.UID
-	rightsAsked bool              // which rights are missing
-	logged      map[string]string // last logged problem, by subject
+	rightsAsked bool // which rights are missing
+	failures    *kube.Failures
 	malformed   map[string]string // mark, by key
+
+	health health // has a lock of its own
 }
 
 // New returns a reconciler. It sends no request. The error joins one error for each rule that
@@ -50,13 +54,15 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	warnOfRateLimit(client, config.Logger)
 	return &Reconciler{
 		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
+		connection:  kube.NewConnection(client.CoreV1().RESTClient()),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		expiry:      expiry{interval: config.Interval},
 		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
-		mayBeStale:  true, logged: map[string]string{}, malformed: map[string]string{},
+		mayBeStale:  true, failures: kube.NewFailures(config.Logger, config.clock), malformed: map[string]string{},
 	}, nil
 }
 
@@ -157,7 +163,7 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 // answer would use up all the time until ctx ends.
 func (r *Reconciler) withdrawOnce(ctx context.Context) error {
 	bound := min(r.timeout(), max(minTimeout, r.config.WithdrawTimeout/2))
-	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, bound)
+	ctx, cancel := r.within(ctx, bound)
 	defer cancel()
 	return r.round(ctx, true)
 }
@@ -174,14 +180,14 @@ const (
 // reconcile runs one round of an instance that is published if it is ready. err is what the round
 // could not do. rest concerns readiness and settings: to retry soon would not change it.
 func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
-	ctx, cancel := clock.WithTimeout(ctx, r.config.clock, r.timeout())
+	ctx, cancel := r.within(ctx, r.timeout())
 	defer cancel()
 	noSetting := r.readSettings(ctx)
 	r.settings.startRound()
-	r.logChange("settings", noSetting, "settings can be used again",
-		"cannot use the settings, keeping the last expire-duration")
+	r.failures.Note("settings", noSetting, "cannot use the settings, keeping the last expire-duration",
+		"settings can be used again")
 	unready := r.checkReady(ctx)
-	r.logChange("readiness", unready, "ready", "withdrawing this instance")
+	r.failures.Note("readiness", unready, "withdrawing this instance", "ready")
 	return r.round(ctx, unready != nil), errors.Join(unready, noSetting)
 }
 
@@ -190,7 +196,13 @@ func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.settings
 
 // share bounds requests that a heartbeat does not depend on.
 func (r *Reconciler) share(ctx context.Context) (context.Context, context.CancelFunc) {
-	return clock.WithTimeout(ctx, r.config.clock, r.timeout()/shares)
+	return r.within(ctx, r.timeout()/shares)
+}
+
+// within bounds requests. A request before them that had no answer was the last on its connection.
+func (r *Reconciler) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	r.connection.LeaveIfSilent(ctx)
+	return clock.WithTimeout(r.connection.Observe(ctx), r.config.clock, d)
 }
 
 // checkReady asks whether clients may be sent here. No answer means no: the server may hang.
@@ -215,7 +227,8 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 			break
 		}
 	}
-	r.logChange("round", err, "round succeeded again", "round failed in part, retrying")
+	r.failures.Note("round", err, "round failed in part, retrying", "round succeeded again")
+	r.health.observe(r.config.clock.Now(), err)
 	if kube.RoleMissing(err) && !r.rightsAsked {
 		r.rightsAsked = true
 		r.sayMissingRights(ctx)

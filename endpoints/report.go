@@ -25,7 +25,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	about := fmt.Sprintf("ConfigMap %s/%s", r.config.Namespace, r.config.Settings)
 	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
 	if err != nil {
-		return requestError("get", about, corev1.Resource("configmaps"), err)
+		return requestError(ctx, "get", about, corev1.Resource("configmaps"), err)
 	}
 	d, err := parseSetting(m.Data)
 	if err != nil {
@@ -39,23 +39,6 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// logChange logs the error of a subject if its text has changed, and its end.
-func (r *Reconciler) logChange(subject string, err error, good, bad string) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text == r.logged[subject] {
-		return
-	}
-	r.logged[subject] = text
-	if err != nil {
-		r.config.Logger.Warn(bad, zap.Error(err))
-	} else {
-		r.config.Logger.Info(good)
-	}
 }
 
 // missingPorts returns an error if the Service lacks ports of this instance. Clients find a port by
@@ -86,6 +69,27 @@ func portName(name string, protocol corev1.Protocol) string {
 		protocol = corev1.ProtocolTCP
 	}
 	return fmt.Sprintf("%q of %s", name, protocol)
+}
+
+// missingFamilies returns an error if the Service lacks the family of an address of this instance: then no
+// node routes to it. Clients of a headless Service find all addresses in DNS.
+func (r *Reconciler) missingFamilies(s *corev1.Service) error {
+	has := s.Spec.IPFamilies
+	if len(has) == 0 || s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	var missing []string
+	for _, a := range r.config.Addresses {
+		if !slices.Contains(has, corev1.IPFamily(Endpoint{Address: a}.family())) {
+			missing = append(missing, a.String())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("endpoints: Service %v has no address of the family of %s: set spec.ipFamilyPolicy or "+
+		"spec.ipFamilies, or change Config.Addresses (the Service has %v)", r.config.service(),
+		strings.Join(missing, ", "), has)
 }
 
 // report records what the store holds, and reports malformed entries.

@@ -191,7 +191,12 @@ func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discovery
 		w := wanted[s.Name]
 		if w == nil || w.AddressType != s.AddressType {
 			// the type is immutable: delete it, then create it after a conflict
-			all = append(all, change{s, nil})
+			switch {
+			case len(s.Finalizers) > 0 && len(s.Endpoints) > 0: // which may keep it, and clients would use it
+				all = append(all, change{s, emptied(s)})
+			case s.DeletionTimestamp == nil:
+				all = append(all, change{s, nil})
+			}
 			continue
 		}
 		kept[s.Name] = true
@@ -206,6 +211,13 @@ func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discovery
 	}
 	slices.SortStableFunc(all, func(a, b change) int { return cmp.Compare(a.loss(), b.loss()) })
 	return all
+}
+
+// emptied returns a slice without its endpoints.
+func emptied(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	next := s.DeepCopy()
+	next.Endpoints = []discoveryv1.Endpoint{}
+	return next
 }
 
 // loss ranks a change by what it removes: nothing, some endpoints, a slice.

@@ -57,6 +57,8 @@ type entry struct {
 	mark string
 	// problem is why the entry is malformed, or nil.
 	problem error
+	// deleted reports whether the entry was removed, and is kept by a finalizer.
+	deleted bool
 	// created is when the writing process registered, by its clock. Only the instance itself uses
 	// it.
 	created time.Time

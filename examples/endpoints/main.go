@@ -97,7 +97,7 @@ func newClient(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kubernetes.NewForConfig(config)
+	return kubernetes.NewForConfig(endpoints.ClientConfig(config)) // a connection of its own
 }
 
 func clientConfig(kubeconfig string) (*rest.Config, error) {
