@@ -328,6 +328,63 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	assert.Equal(t, 6000, strings.Count(f.log(a), "removed expired instance"))
 }
 
+func TestDeadInstanceWhoseLeaseIsKeptStaysRemoved(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, shared, "-leases")
+	f.start("a", first)
+	b := f.start("b", second)
+	f.requirePublished(first, second)
+	leases := f.client.CoordinationV1().Leases(f.namespace)
+	name := f.namespace + ".web.ip-10-1-0-2-443"
+	keep := func(finalizers string) {
+		_, err := leases.Patch(t.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":`+finalizers+`}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	keep(`["example.org/keep"]`)
+	require.NoError(t, b.Kill())
+	f.requirePublished(first)
+	since, beats := f.seen.Mark(), f.heartbeats("leases")
+	require.Eventually(t, func() bool { return f.heartbeats("leases") > beats+int(2*expiry/interval) }, patience,
+		10*poll)
+	for _, published := range since() {
+		assert.Equal(t, []string{first}, published)
+	}
+	l, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotNil(t, l.DeletionTimestamp)
+
+	since = f.seen.Mark()
+	require.NoError(t, b.Restart()) // and refreshes what is being deleted
+	f.requirePublished(first, second)
+	keep("null")
+	require.Eventually(t, func() bool {
+		next, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil && next.UID != l.UID
+	}, patience, poll, "it registers again")
+	f.requirePublished(first, second)
+	f.assertAlways(since(), first)
+}
+
+// The client is that of client-go by default, over HTTP/2.
+func TestForgottenConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, shared)
+	proxy, err := shared.Proxy()
+	require.NoError(t, err)
+	kubeconfig, err := shared.Kubeconfig(proxy.Config(shared.User(f.user())))
+	require.NoError(t, err)
+	f.start("a", first)
+	b := f.start("b", second, "-kubeconfig", kubeconfig)
+	f.requirePublished(first, second)
+	since := f.seen.Mark()
+	proxy.BlackHoleConnections()
+	f.requireLog(b, "no answer within")
+	f.requireLog(b, "round succeeded again")
+	f.requirePublished(first, second)
+	f.assertAlways(since(), first, second)
+}
+
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Parallel()
 	t.Run("full ConfigMap", func(t *testing.T) {
@@ -382,6 +439,12 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		p := f.start("a", first, "-service", "selecting")
 		<-p.Done()
 		f.requireLog(p, "Service "+f.namespace+"/selecting: endpoints: the Service has a selector")
+	})
+	t.Run("family", func(t *testing.T) {
+		t.Parallel()
+		f := newFleet(t, shared)
+		p := f.start("a", "2001:db8::1,"+first)
+		f.requireLog(p, "Service "+f.namespace+"/web has no address of the family of 2001:db8::1: ")
 	})
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()
