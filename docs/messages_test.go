@@ -83,6 +83,8 @@ func messages(t *testing.T, packages []string) (literals, warnings []string) {
 						warnings = append(warnings, unquoted(n.Args[0])...)
 					} else if ok && called.Sel.Name == "Log" && len(n.Args) > 1 {
 						warnings = append(warnings, unquoted(n.Args[1])...)
+					} else if ok && called.Sel.Name == "Note" && len(n.Args) > 3 {
+						warnings = append(warnings, unquoted(n.Args[2])...)
 					}
 				}
 				return true

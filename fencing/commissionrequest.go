@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // commissionRequest is an annotation of a node that asks for a commission, while it is there.
@@ -18,7 +19,7 @@ type commissionRequest struct {
 	asked   string // its value
 	busy    bool   // it is being handled
 	refused bool   // and that was reported
-	said    string // the last error that was logged
+	retries *kube.Failures
 }
 
 // takeRequests handles requests in annotations of nodes, once this process can judge them.
@@ -61,7 +62,10 @@ func (r *run) request(n *corev1.Node) *commissionRequest {
 		delete(r.requests, n.Name)
 		return nil
 	case q == nil || q.asked != asked:
-		q = &commissionRequest{asked: asked}
+		q = &commissionRequest{
+			asked:   asked,
+			retries: kube.NewFailures(r.config.Logger.With(zap.String("node", n.Name)), r.clock),
+		}
 		r.requests[n.Name] = q
 	}
 	return q
@@ -80,9 +84,8 @@ func (r *run) judges(n *corev1.Node) bool {
 func (r *run) take(ctx context.Context, n *corev1.Node, q *commissionRequest) (done bool) {
 	log := r.config.Logger.With(zap.String("node", n.Name))
 	retry := func(message string, err error) bool {
-		if said := message + err.Error(); said != q.said && ctx.Err() == nil {
-			q.said = said
-			log.Warn(message, zap.Error(err))
+		if ctx.Err() == nil {
+			q.retries.Note(message, err, message, "")
 		}
 		return false
 	}

@@ -122,7 +122,8 @@ type run struct {
 	mu     sync.Mutex
 	fences map[string]*fence // under way, by node
 	closed bool
-	failed map[*cache.Reflector]string // the last error of each watch
+
+	watches *kube.Failures // by what is watched
 
 	requests map[string]*commissionRequest // by node
 
@@ -146,8 +147,9 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 	}
 	r := &run{
 		Controller: c, role: role, clock: clock.System(), began: time.Now(),
-		fences: map[string]*fence{}, requests: map[string]*commissionRequest{}, failed: map[*cache.Reflector]string{},
-		ahead: make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
+		fences: map[string]*fence{}, requests: map[string]*commissionRequest{},
+		watches: kube.NewFailures(c.config.Logger, clock.System()),
+		ahead:   make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
 	cluster := informers.NewSharedInformerFactory(c.kube, 0)
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
@@ -238,20 +240,13 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 	return nil
 }
 
-// watchFailed logs that a watch has failed, unless for the same reason as before. client-go opens it
-// again.
+// watchFailed logs that a watch has failed. client-go opens it again.
 func (r *run) watchFailed(ctx context.Context, watch *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
 	}
 	r.role.Refused(err)
-	r.mu.Lock()
-	repeated := r.failed[watch] == err.Error()
-	r.failed[watch] = err.Error()
-	r.mu.Unlock()
-	if !repeated {
-		r.config.Logger.Warn("watch ended, reopening", zap.Error(err))
-	}
+	r.watches.Note(watch.TypeDescription(), err, "watch ended, reopening", "")
 }
 
 // end waits until all goroutines have ended. Then nothing is known any more.

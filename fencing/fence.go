@@ -47,16 +47,17 @@ type fence struct {
 	progress  cluster.Progress
 	seen      *corev1.Node // as it was last read
 	renewals  int          // of proofs since one was last used
-	said      string       // the last error that was logged
-	alarmed   string       // what it was last reported to wait for
+	retries   *kube.Failures
+	alarmed   string // what it was last reported to wait for
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
 	failures  failures
 }
 
 func newFence(r *run, node string) *fence {
+	log := r.config.Logger.With(zap.String("node", node))
 	return &fence{
-		run: r, node: node, log: r.config.Logger.With(zap.String("node", node)),
+		run: r, node: node, log: log, retries: kube.NewFailures(log, r.clock),
 		woken: make(chan struct{}, 1), memory: statemachine.NewMemory(r.clock.Now()),
 	}
 }
@@ -76,13 +77,13 @@ func (f *fence) carryOut(ctx context.Context) {
 		case err == nil && f.failures.recent(f.clock.Now()): // between two tries of a step
 			continue
 		case err == nil:
-			pause, f.said = shortestPause, ""
+			pause = shortestPause
+			f.retries.Over("step")
 			continue
 		}
 		f.role.Refused(err)
-		if said := err.Error(); said != f.said && ctx.Err() == nil {
-			f.said = said
-			f.log.Warn("fence step failed, retrying", zap.Error(err))
+		if ctx.Err() == nil {
+			f.retries.Note("step", err, "fence step failed, retrying", "")
 		}
 		f.pause(ctx, pause)
 		pause = min(2*pause, longestPause)

@@ -125,6 +125,13 @@ type Config struct {
 	// the work then. Renew calls it with a context derived from its own.
 	Healthy func(ctx context.Context) error
 
+	// MaxFailing is how long requests about the Lease may fail until [Elector.Check] returns an error,
+	// so that a liveness probe restarts a candidate that would otherwise stand still: because its
+	// network, its DNS or its credentials do not recover by themselves. An outage of the API server
+	// restarts all candidates too, so set it longer than the outages that they should sit out, such as
+	// 30 min. At least LeaseDuration. Default: 0, Check does not look at requests.
+	MaxFailing time.Duration
+
 	// Address is where this process can be reached while it leads: host:port with an IP address or
 	// a DNS name. It is in the Lease's annotation [AddressAnnotation] from the start of a term
 	// until the release or the next leader of this package. Replicas read it with
@@ -145,7 +152,8 @@ type Config struct {
 	// Guard configures the transports of [Elector.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig
 
-	// Logger gets transitions at Info and failing requests at Warn, once each. Nil: no logs.
+	// Logger gets transitions at Info. It gets failing requests at Warn: each reason once, and again
+	// every 10 minutes with how long they have failed. Nil: no logs.
 	Logger *zap.Logger
 
 	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
@@ -192,6 +200,7 @@ func (c Config) validate() error {
 	review.Add(c.timing().Validate()...)
 	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
 	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
+	review.Add(c.timing().ValidateMaxFailing(c.MaxFailing)...)
 	return review.Err()
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
@@ -42,6 +43,7 @@ type Elector struct {
 	config    Config
 	candidate *leasehold.Candidate
 	guard     *leasehold.Guard
+	contact   *kube.Contact
 	busy      sync.Mutex // held by Run, TryAcquire, Renew and Release
 
 	mu      sync.Mutex        // guards the next four
@@ -89,6 +91,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		config: config, guard: leasehold.NewGuard(config.lease(), ErrNotLeader, leasehold.GuardConfig(config.Guard)),
 		events: eventLog{recorder: config.Events, lease: config.lease()},
 	}
+	e.contact = kube.NewContact(config.Clock, e.failing)
 	e.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -102,6 +105,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 		OnRenewal:      e.renewed,
 		Address:        config.Address,
 		Health:         leasehold.NewHealth(config.Healthy),
+		Contact:        e.contact,
 		Guard:          e.guard,
 		Clock:          config.Clock,
 		KillTimer:      killer,
@@ -130,8 +134,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // If leadership is lost and OnLost returns, Run waits for lead to return, contends again, and calls
 // lead again. It also does so after lead was asked to end before the deadline ([Config].StepDown),
 // and has: then the cause of its context matches [ErrSteppedDown]. As a candidate, Run fails only
-// if the API server has refused a required request for a whole LeaseDuration. The error names the
-// verb and the Lease.
+// if the API server has refused a required request, or the credentials of this process, for a whole
+// LeaseDuration. The error names the verb and the Lease.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	if lead == nil { // before anything is written
 		return errors.New("leaderelection: Run: lead: must not be nil")
@@ -140,6 +144,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		return ErrBusy
 	}
 	defer e.busy.Unlock()
+	defer e.contact.End()
 	for {
 		h := e.continued() // from TryAcquire
 		if h == nil {

@@ -9,7 +9,8 @@ import (
 // at once without sending a request, and ignores its argument.
 //
 // It returns an error while the work of a finished term runs: from a loss, or from a deadline that
-// the process has missed, until the lead function and OnLost have returned. A restart helps then.
+// the process has missed, until the lead function and OnLost have returned. A restart helps then. With
+// [Config].MaxFailing, it also returns one while a candidate's requests have failed for that long.
 // Otherwise it returns nil: for candidates even if they cannot reach the API server, and for a
 // leader until its deadline. It checks neither the work ([Config].Healthy does) nor who leads.
 //
@@ -18,11 +19,13 @@ func (e *Elector) Check(*http.Request) error {
 	e.mu.Lock()
 	h := e.running
 	e.mu.Unlock()
-	if h == nil {
-		return nil
+	if h != nil {
+		if err := h.Expired(); err != nil {
+			return fmt.Errorf("leaderelection: %w", err)
+		}
 	}
-	if err := h.Expired(); err != nil {
-		return fmt.Errorf("leaderelection: %w", err)
+	if err := e.contact.Check(e.config.MaxFailing); err != nil {
+		return fmt.Errorf("leaderelection: lease %s: %w", e.config.lease(), err)
 	}
 	return nil
 }

@@ -34,6 +34,12 @@ type Hooks struct {
 	// errors mean that it was not. For an attempt that finds a loss, OnStoppedLeading is called
 	// instead.
 	OnRenewal func(latency time.Duration, err error)
+
+	// OnFailing is called while Run cannot do what it has to do with the Lease: as a candidate, to
+	// follow or take it, and as the leader, to renew it. It is called after each failed attempt with
+	// the time since the first one and the error, and with 0 and nil once an attempt has succeeded or
+	// Run ends. It is not called for a candidate that follows a leader, nor for a Healthy that fails.
+	OnFailing func(lasted time.Duration, err error)
 }
 
 // report orders the calls of hooks. It is guarded by the elector's mutex: state and order of calls
@@ -130,6 +136,18 @@ func (e *Elector) lose(err *lease.LostError) {
 		process.RunWithTimeout(run)
 	}
 	e.config.OnLost(err)
+}
+
+// failing reports a failed attempt, or that there are no more.
+func (e *Elector) failing(lasted time.Duration, err error) {
+	hook := e.config.Hooks.OnFailing
+	if hook == nil {
+		return
+	}
+	e.mu.Lock()
+	run := e.report.enqueue(func() { hook(lasted, err) })
+	e.mu.Unlock()
+	run()
 }
 
 // renewed reports an attempt to renew.

@@ -41,7 +41,7 @@ func TestAWatchThatFailsIsSaidOnce(t *testing.T) {
 			r.set(&r.refuse, badGateway)
 			r.start(t)
 		}
-		time.Sleep(10 * time.Minute)
+		time.Sleep(9 * time.Minute)
 		for _, r := range []*replica{leader, candidate} {
 			said := r.logs.FilterMessage("request failed, will be tried again").All()
 			require.Len(t, said, 1)

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -30,7 +28,8 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		case done:
 			return nil
 		case err == nil:
-			pause, c.lastFailure = firstPause, ""
+			pause = firstPause
+			c.noteFailure(nil)
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -39,7 +38,7 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		if c.permanent(err) {
 			return err
 		}
-		c.logError(err)
+		c.noteFailure(err)
 		clock.Sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, c.config.maxBackoff*2/3) // jitter adds at most half
 	}
@@ -55,6 +54,8 @@ func (c *candidate) permanent(err error) bool {
 		return c.refusedFor(err) >= refusalPatience
 	case kube.RoleMissing(err):
 		return c.refusedFor(err) >= maxRefusal
+	case kube.Unauthorized(err) && !c.once:
+		return c.rejectedFor(err) >= maxRefusal
 	case isLostRace(err), errors.Is(err, errNoEffect) && !c.once:
 		return false
 	}
@@ -62,24 +63,12 @@ func (c *candidate) permanent(err error) bool {
 	return c.once || !errors.As(err, &access)
 }
 
-// logError logs an error before a retry. It skips repetitions, lost races, and recent refusals,
-// which [cluster.missing] logs if the verb is optional.
-func (c *candidate) logError(err error) {
-	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience {
+// noteFailure logs how an attempt has ended, and calls the hook. It does not log lost races, and recent
+// refusals, which [cluster.missing] logs if the verb is optional.
+func (c *candidate) noteFailure(err error) {
+	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience || isLostRace(err) {
 		return
 	}
-	if failure := failureOf(err); failure != c.lastFailure && !isLostRace(err) {
-		c.lastFailure = failure
-		c.config.log.Warn("request failed, retrying", zap.Error(err))
-	}
-}
-
-// failureOf returns what the errors of one failure have in common. That of a connection names a port,
-// which is another each time.
-func failureOf(err error) string {
-	var access *accessError
-	if errors.As(err, &access) && !kube.Stated(err) {
-		return access.Verb + " " + access.Resource
-	}
-	return err.Error()
+	c.contact.Note(err)
+	c.failures.Note("", err, "request failed, retrying", "request succeeds again")
 }

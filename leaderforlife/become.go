@@ -20,6 +20,8 @@ import (
 //   - [ErrPodGone] or [ErrForeignLock]
 //   - an error that matches IsForbidden of k8s.io/apimachinery/pkg/api/errors, if RBAC has refused a
 //     required request for 15 s
+//   - an error that matches IsUnauthorized, if the API server has not accepted the credentials of this
+//     process for 15 s
 //
 // Other failed requests are retried after a pause. A candidate that gives up undoes its writes: that
 // takes at most 7 s if the API server does not answer. If it has written nothing, Become returns at

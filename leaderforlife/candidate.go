@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/probe"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
@@ -31,15 +32,15 @@ type candidate struct {
 	fence   probe.Probe
 
 	abilities
-	probed      bool                     // whether our Pod may be patched is known
-	wrote       bool                     // this call may have created the lock or labelled our Pod
-	owners      map[types.UID]podID      // owners of earlier locks, which may lead without a label
-	seen        *lock                    // the lock as last read
-	others      map[types.UID]*contender // as of the last reads and later events
-	nodes       map[string]nodeState     // of contenders
-	reported    []Waiting                // last reported reasons for waiting
-	last        step                     // of the previous round
-	lastFailure string                   // last logged failure; empty after a success
+	probed   bool                     // whether our Pod may be patched is known
+	wrote    bool                     // this call may have created the lock or labelled our Pod
+	owners   map[types.UID]podID      // owners of earlier locks, which may lead without a label
+	seen     *lock                    // the lock as last read
+	others   map[types.UID]*contender // as of the last reads and later events
+	nodes    map[string]nodeState     // of contenders
+	reported []Waiting                // last reported reasons for waiting
+	last     step                     // of the previous round
+	contact  *kube.Contact
 
 	rightsAsked bool // the log says which rights are missing, if it could be asked
 }
@@ -54,9 +55,11 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 	k := newCluster(config)
 	c := &candidate{
 		cluster: k, once: once, watches: newWatches(k),
-		owners: map[types.UID]podID{}, others: map[types.UID]*contender{}, nodes: map[string]nodeState{},
+		contact: kube.NewContact(clock.System(), config.hooks.OnFailing),
+		owners:  map[types.UID]podID{}, others: map[types.UID]*contender{}, nodes: map[string]nodeState{},
 	}
 	defer c.watches.close()
+	defer c.contact.End()
 	err = c.retry(ctx, func() (done bool, err error) {
 		c.me, err = c.whoAmI(ctx)
 		return err == nil, err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -42,17 +43,22 @@ type cluster struct {
 	group, kind string // of the lock: API group and resource
 	label       string // key of the label on the leader's Pod
 
-	refused map[string]refusal // by verb and resource
-	said    map[string]bool    // messages that were logged once
+	refused  map[string]refusal // by verb and resource; of [credentials]: by none
+	said     map[string]bool    // messages that were logged once
+	failures *kube.Failures
 }
 
-// refusal is a streak of refusals by RBAC.
+// credentials is the key of refusals of every request.
+const credentials = ""
+
+// refusal is a streak of refusals, by RBAC or because of the credentials.
 type refusal struct{ first, last time.Time }
 
 func newCluster(c config) *cluster {
 	k := &cluster{
 		config: c, locks: configMaps{c.client.CoreV1().ConfigMaps(c.namespace)}, kind: "configmaps",
 		label: LeaderLabel(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
+		failures: kube.NewFailures(c.log, clock.System()),
 	}
 	if c.lease {
 		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases",
@@ -66,20 +72,35 @@ func (k *cluster) do(ctx context.Context, e accessError, request func(context.Co
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := request(ctx)
-	key, now := e.Verb+" "+e.Resource, time.Now()
+	k.noteRefusal(e.Verb+" "+e.Resource, kube.RoleMissing(err))
+	k.noteRefusal(credentials, kube.Unauthorized(err))
+	if err == nil {
+		return nil
+	}
+	e.Err = err
+	return &e
+}
+
+func (k *cluster) noteRefusal(key string, refused bool) {
+	now := time.Now()
 	switch r, known := k.refused[key]; {
-	case !kube.RoleMissing(err):
+	case !refused:
 		delete(k.refused, key)
 	case !known || now.Sub(r.last) > refusalGap:
 		k.refused[key] = refusal{now, now}
 	default:
 		k.refused[key] = refusal{r.first, now}
 	}
-	if err == nil {
-		return nil
+}
+
+// rejectedFor returns for how long the API server has not accepted the credentials; zero if err says
+// something else.
+func (k *cluster) rejectedFor(err error) time.Duration {
+	if !kube.Unauthorized(err) {
+		return 0
 	}
-	e.Err = err
-	return &e
+	r := k.refused[credentials]
+	return r.last.Sub(r.first)
 }
 
 // write sends a request that changes something. The end of ctx does not cancel it at once.

@@ -505,9 +505,12 @@ func TestConnectionsThatAreResetAreSaidOnce(t *testing.T) {
 		var asked atomic.Int32
 		a.filter(func(http.RoundTripper, *http.Request) (*http.Response, error) { return nil, reset(asked.Add(1)) })
 		a.start(w)
+		time.Sleep(9 * time.Minute)
+		assert.Greater(t, asked.Load(), int32(30))
+		said := func() int { return a.logs.FilterMessage("request failed, retrying").Len() }
+		assert.Equal(t, 1, said())
 		time.Sleep(time.Hour)
-		assert.Greater(t, asked.Load(), int32(100))
-		assert.Equal(t, 1, a.logs.FilterMessage("request failed, retrying").Len())
+		assert.Equal(t, 7, said(), "and again every 10 minutes")
 	})
 }
 
@@ -605,5 +608,52 @@ func TestLockIsReadBeforeTheLabelledPods(t *testing.T) {
 		w.letGo("a")
 		synctest.Wait()
 		assert.True(t, b.leads(), "at once, when the leader has ended")
+	})
+}
+
+func TestExpiredCredentialsEndACandidate(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.process(w.pod("a"))
+		var calls atomic.Int32
+		a.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+			return answer(r, apierrors.NewUnauthorized("Unauthorized")), nil
+		})
+		a.start(w, leader.WithHooks(leader.Hooks{OnFailing: func(time.Duration, error) { calls.Add(1) }}))
+		time.Sleep(14 * time.Second)
+		synctest.Wait()
+		require.Empty(t, a.result, "an API server that starts may not know them yet")
+		assert.Positive(t, calls.Load())
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		select {
+		case err := <-a.result:
+			assert.True(t, apierrors.IsUnauthorized(err), "%v", err)
+		default:
+			require.Fail(t, "Become goes on")
+		}
+	})
+}
+
+// Missing credentials are no missing right: a candidate that did without one could lead beside another.
+func TestExpiredCredentialsDoNotWeakenTheGuarantee(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.start(w.pod("a", kubelet))
+		require.Equal(t, []string{"a"}, w.leaders())
+		w.deleteForeground("a")
+		b := w.process(w.pod("b"))
+		var rejected atomic.Bool
+		rejected.Store(true)
+		b.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if rejected.Load() && (isA(r, "pods", "list") || isA(r, "pods", "patch")) {
+				return answer(r, apierrors.NewUnauthorized("Unauthorized")), nil
+			}
+			return nil, nil
+		})
+		b.start(w)
+		time.Sleep(10 * time.Second)
+		rejected.Store(false)
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{"a"}, w.leaders())
+		assert.Empty(t, b.logs.FilterMessageSnippet("without the verb").All())
 	})
 }

@@ -2,6 +2,7 @@ package leaderforlife
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,11 @@ type Hooks struct {
 	// OnLeading is called with the UID of the lock, right before Become or TryBecome reports that
 	// this Pod leads.
 	OnLeading func(lock types.UID)
+
+	// OnFailing is called while the API server does not answer a candidate as it should: after each
+	// failed attempt with the time since the first one and the error, and with 0 and nil once an
+	// attempt has succeeded or Become returns.
+	OnFailing func(lasted time.Duration, err error)
 }
 
 // Waiting is one reason why a candidate does not lead.

@@ -60,8 +60,8 @@ func WithFence(fence Fence) Option { return func(c *config) { c.fence = fence } 
 // candidate must be watching when a leader ends, and must be allowed to delete the lock.
 func WithObservedPodEnd() Option { return func(c *config) { c.observedEnd = true } }
 
-// WithLogger sets the logger for transitions at Info and for problems at Warn, once each. Default:
-// no logs.
+// WithLogger sets the logger for transitions at Info and for problems at Warn, once each. Failures that
+// last are logged again every 10 minutes. Default: no logs.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
 
 // WithHooks sets functions to call when something happens.

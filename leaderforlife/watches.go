@@ -89,11 +89,12 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 			w.cluster.sayOnce("polling instead of watching "+o.resource+
 				": succession takes up to a poll interval longer, and idle candidates send requests", zap.Error(err))
 		case parent.Err() == nil:
-			w.cluster.sayOnce("watch failed: polling and retrying", zap.Error(err))
+			w.cluster.failures.Note("watch "+o.resource, err, "watch failed: polling and retrying", "")
 		}
 		w.postpone(o, refused)
 		return false
 	}
+	w.cluster.failures.Over("watch " + o.resource)
 	s := &stream{cancel, time.Now()}
 	w.open[o] = s
 	w.joined.Go(func() {

@@ -52,6 +52,7 @@ func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error
 			terms.WithLabelValues(end).Inc()
 		},
 		OnRenewal: renewed.observe,
+		OnFailing: failing(f, "follow, take or renew the Lease"),
 	}, f.err()
 }
 
@@ -72,6 +73,13 @@ func renewals(f *factory) renewal {
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("error")
 	return r
+}
+
+// failing returns a hook that sets for how long attempts have failed.
+func failing(f *factory, attempts string) func(time.Duration, error) {
+	seconds := f.gauge("failing_seconds", "How long all attempts to "+attempts+" have failed; 0 after one that has "+
+		"succeeded.")
+	return func(lasted time.Duration, _ error) { seconds.Set(lasted.Seconds()) }
 }
 
 func (r renewal) observe(latency time.Duration, err error) {

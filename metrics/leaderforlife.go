@@ -18,5 +18,6 @@ func LeaderForLife(registry prometheus.Registerer) (leader.Hooks, error) {
 			leading.Set(1)
 			waiting.Set(0)
 		},
+		OnFailing: failing(f, "become the leader"),
 	}, f.err()
 }

@@ -96,9 +96,12 @@ func (a *all) everything() {
 	election.OnNewLeader("a")
 	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
 	election.OnRenewal(time.Millisecond, errNoAnswer)
+	election.OnFailing(time.Minute, errNoAnswer)
 	lease.OnWaiting(shardlease.HolderInfo{})
 	lease.OnHeld(shardlease.Epoch{})
 	lease.OnRenewal(time.Millisecond, nil)
+	lease.OnFailing(time.Hour, errNoAnswer)
+	lease.OnFailing(0, nil)
 	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)
 	ownership.OnBounced(api.ObjectRef{}, errNoAnswer)
 	ownership.OnRefused(api.ObjectRef{}, shard.ErrNotMine)
@@ -112,6 +115,7 @@ func (a *all) everything() {
 	distribution.OnThrottled(time.Second)
 	a.life.OnWaiting([]leader.Waiting{{}, {}})
 	a.life.OnLeading("uid")
+	a.life.OnFailing(time.Second, errNoAnswer)
 	a.endpoints.OnRound(endpoints.Round{
 		Entries:    []endpoints.Status{{Unchanged: time.Minute}, {Problem: errNoAnswer}},
 		Heartbeats: 1, Publications: 2,

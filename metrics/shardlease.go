@@ -23,5 +23,6 @@ func ShardLease(registry prometheus.Registerer) (shardlease.Hooks, error) {
 		OnReleased: func(shardlease.Epoch) { held.Set(0) },
 		OnWaiting:  func(shardlease.HolderInfo) { waiting.Set(1) },
 		OnRenewal:  renewed.observe,
+		OnFailing:  failing(f, "follow, take or renew the Lease"),
 	}, f.err()
 }

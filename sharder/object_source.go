@@ -151,21 +151,21 @@ const (
 
 // run lists and watches until ctx ends. It retries after failures, with growing delays.
 func (s source) run(ctx context.Context, to sink) {
-	pause, failing := minPause, false
+	pause, failures := minPause, kube.NewFailures(s.log, clock.System())
 	for ctx.Err() == nil {
 		useful, err := s.follow(ctx, to)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case useful:
-			pause, failing = minPause, false
+			pause = minPause
+			failures.Over("watch")
 		}
 		if err != nil && to.failed != nil {
 			to.failed()
 		}
-		if err != nil && !failing && !apierrors.IsResourceExpired(err) {
-			failing = true
-			s.log.Log(warning(ctx, err), "watch failed, will be tried again", zap.Error(err))
+		if err != nil && !apierrors.IsResourceExpired(err) {
+			failures.NoteAt(warning(ctx, err), "watch", err, "watch failed, will be tried again", "")
 		}
 		if !clock.Sleep(ctx, pause) {
 			return

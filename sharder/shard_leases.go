@@ -110,21 +110,21 @@ func (g *shardLeases) tell() {
 // run follows the Leases from a listed version until ctx ends. Where watching is not allowed, it
 // lists again and again.
 func (g *shardLeases) run(ctx context.Context, version string) {
-	pause, failing := minPause, false
+	pause, failures := minPause, kube.NewFailures(g.log, g.clock)
 	for ctx.Err() == nil {
 		next, err := g.follow(ctx, version)
 		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
-			version, pause, failing = next, minPause, false
+			version, pause = next, minPause
+			failures.Over("watch")
 			continue
 		}
-		if !failing && !apierrors.IsResourceExpired(err) {
-			failing = true
+		if !apierrors.IsResourceExpired(err) {
 			kube.RoleOf(ctx).Refused(err)
-			g.log.Warn("watching the shards' Leases failed, they are listed again and again until it succeeds",
-				zap.Error(err))
+			failures.Note("watch", err,
+				"watching the shards' Leases failed, they are listed again and again until it succeeds", "")
 		}
 		if !clock.Sleep(ctx, pause) {
 			return

@@ -112,7 +112,8 @@ func (s *Sharder) Run(ctx context.Context) error {
 // begin opens a session. It returns none if ctx has ended, and an error if the API server has
 // refused for LeaseDuration what a session needs.
 func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
-	pause, said, refused := minPause, "", s.config.Clock.Now()
+	pause, refused := minPause, s.config.Clock.Now()
+	failures := kube.NewFailures(s.config.Logger, s.config.Clock)
 	for {
 		session, err := s.open(ctx, partly)
 		kube.RoleOf(ctx).Explain(ctx, err)
@@ -127,10 +128,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 		case now.SinceAtLeast(refused) >= s.config.LeaseDuration:
 			return nil, err
 		}
-		if err.Error() != said {
-			said = err.Error()
-			s.config.Logger.Warn("the sharder cannot begin yet, will be tried again", zap.Error(err))
-		}
+		failures.Note("begin", err, "the sharder cannot begin yet, will be tried again", "")
 		if !clock.Sleep(ctx, pause) {
 			return nil, nil
 		}
@@ -141,7 +139,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 // isRefusal reports whether an error is one that only a change of the cluster's configuration will
 // end.
 func isRefusal(err error) bool {
-	return kube.Forbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
+	return kube.Forbidden(err) || kube.Unauthorized(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
 		errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
 

@@ -18,16 +18,19 @@ func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConf
 // Check is a liveness check with the signature of controller-runtime's healthz.Checker. It returns
 // at once without sending a request, and ignores its argument. It returns an error while the work
 // of a finished term runs: from a loss, or from a deadline that the process has missed. A restart
-// helps then. Otherwise it returns nil, also while Run waits for the lease.
+// helps then. With [Config].MaxFailing, it also returns one while the requests of a shard that waits for
+// its lease have failed for that long. Otherwise it returns nil, also while Run waits for the lease.
 func (l *Lease) Check(*http.Request) error {
 	l.mu.Lock()
 	t := l.running
 	l.mu.Unlock()
-	if t == nil {
-		return nil
+	if t != nil {
+		if err := t.holder.Expired(); err != nil {
+			return fmt.Errorf("shardlease: %w", err)
+		}
 	}
-	if err := t.holder.Expired(); err != nil {
-		return fmt.Errorf("shardlease: %w", err)
+	if err := l.contact.Check(l.config.MaxFailing); err != nil {
+		return fmt.Errorf("shardlease: lease %s: %w", l.config.lease(), err)
 	}
 	return nil
 }

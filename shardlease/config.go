@@ -126,13 +126,21 @@ type Config struct {
 	// rules of package leaderelection. Return quickly. Nil: always healthy.
 	Healthy func(ctx context.Context) error
 
+	// MaxFailing is how long requests about the Lease may fail until [Lease.Check] returns an error,
+	// so that a liveness probe restarts a candidate that would otherwise stand still: because its
+	// network, its DNS or its credentials do not recover by themselves. An outage of the API server
+	// restarts all candidates too, so set it longer than the outages that they should sit out, such as
+	// 30 min. At least LeaseDuration. Default: 0, Check does not look at requests.
+	MaxFailing time.Duration
+
 	// Hooks are called on changes, for metrics.
 	Hooks Hooks
 
 	// Guard configures the transports of [Lease.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig
 
-	// Logger gets transitions at Info and failing requests at Warn, once each. Nil: no logs.
+	// Logger gets transitions at Info. It gets failing requests at Warn: each reason once, and again
+	// every 10 minutes with how long they have failed. Nil: no logs.
 	Logger *zap.Logger
 
 	// Clock is for simulations in which each shard has its own time. Nil: the system's clock.
@@ -201,6 +209,7 @@ func (c Config) validate() error {
 	}
 	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
 	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
+	review.Add(c.timing().ValidateMaxFailing(c.MaxFailing)...)
 	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,
 			c.ReturnWithin))

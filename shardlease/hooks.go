@@ -20,6 +20,11 @@ type Hooks struct {
 	// OnRenewal is called after each attempt to renew, with the time that its requests took. err is
 	// nil if the deadline has moved.
 	OnRenewal func(latency time.Duration, err error)
+
+	// OnFailing is called while Run can neither follow, take nor renew the Lease: after each failed
+	// attempt with the time since the first one and the error, and with 0 and nil once an attempt has
+	// succeeded or Run ends. By the rules of package leaderelection.
+	OnFailing func(lasted time.Duration, err error)
 }
 
 func (h Hooks) held(e Epoch) {

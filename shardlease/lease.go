@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
@@ -22,6 +23,7 @@ type Lease struct {
 	config    Config
 	candidate *leasehold.Candidate
 	guard     *leasehold.Guard
+	contact   *kube.Contact
 	waiting   waiting           // of Run
 	busy      sync.Mutex        // held by Run
 	release   func()            // guarded by busy: gives the name of the process up; nil if it has none
@@ -64,7 +66,10 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		return nil, fmt.Errorf("shardlease: Supervisor: %w", err)
 	}
 	guard := leasehold.NewGuard(config.lease(), ErrNotHeld, leasehold.GuardConfig(config.Guard))
-	l := &Lease{config: config, guard: guard, began: make(chan struct{})}
+	l := &Lease{
+		config: config, guard: guard, contact: kube.NewContact(config.Clock, config.Hooks.OnFailing),
+		began: make(chan struct{}),
+	}
 	l.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
 		Identity:       config.Identity,
@@ -77,6 +82,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		OnWait:         l.wait,
 		OnRenewal:      config.Hooks.renewed,
 		Health:         leasehold.NewHealth(config.Healthy),
+		Contact:        l.contact,
 		Guard:          l.guard,
 		Clock:          config.Clock,
 		KillTimer:      config.killer,
@@ -112,8 +118,8 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // ([Config].StepDown), and has: then the cause of its context matches [ErrSteppedDown]. It does not
 // if ctx has ended, or if work may not have: then it returns the [ErrLost]. While it waits for the
 // lease, Run returns an error if the Lease is not one of its ring ([ErrForeign]), or if the API
-// server has refused a required request for a whole LeaseDuration. The error names the verb and the
-// Lease.
+// server has refused a required request, or the credentials of this process, for a whole
+// LeaseDuration. The error names the verb and the Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	if work == nil {
 		return errors.New("shardlease: Run: work: must not be nil")
@@ -122,6 +128,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 		return ErrBusy
 	}
 	defer l.busy.Unlock()
+	defer l.contact.End()
 	l.claimName()
 	for {
 		h, err := l.acquire(ctx)

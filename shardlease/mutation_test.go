@@ -41,8 +41,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a name that another Pod has taken is given out", File: "ordinal.go",
-		Old: "		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:\n",
-		New: "		case err == nil:\n			return l, nil\n		case kube.RoleMissing(err), ctx.Err() " +
+		Old: "		case err == nil, kube.AccessDenied(err), ctx.Err() != nil:\n",
+		New: "		case err == nil:\n			return l, nil\n		case kube.AccessDenied(err), ctx.Err() " +
 			"!= nil:\n",
 		Caught: "TestEachPodClaimsANameOfItsOwn",
 	},

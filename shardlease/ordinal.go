@@ -62,8 +62,8 @@ const (
 // replaced wait that long. The Lease has the hostname in an annotation.
 //
 // ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended,
-// or if the API server has refused a required request for a whole LeaseDuration. Its client also
-// needs the verb list on Leases.
+// or if the API server has refused a required request, or the credentials of this process, for a whole
+// LeaseDuration. Its client also needs the verb list on Leases.
 //
 // The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s
 // by default: later the lease is lost, and OnLost is called. After Run has returned, another Pod
@@ -95,6 +95,8 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	}
 	config.Supervisor.Forget(first.config.lease())
 	c.config, c.given.killer = first.config, first.config.killer
+	c.failures, c.contact = kube.NewFailures(c.config.Logger, c.config.Clock), first.contact
+	defer c.contact.End()
 	return c.claim(ctx)
 }
 
@@ -107,7 +109,8 @@ type claimant struct {
 	denied  map[string]clock.Reading // when the API server refused to write them, as for a quota
 
 	refused  clock.Reading // since when requests have been refused; zero: they are not
-	listless bool          // the last list has failed, which was logged
+	failures *kube.Failures
+	contact  *kube.Contact
 }
 
 // named returns the configuration with a name.
@@ -137,6 +140,7 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 			}
 			l, err = c.takeOneOf(ctx, o)
 		}
+		c.note(ctx, err)
 		switch {
 		case l != nil:
 			l.config.Logger.Info("name claimed", zap.String("pod", c.given.pod))
@@ -145,17 +149,26 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 			c.refused, pause = clock.Reading{}, c.backoff()
 		case !errors.As(err, new(*leasehold.AccessError)):
 			return nil, err
-		case !kube.RoleMissing(err): // the refusals before, if any, were not for good
+		case !kube.AccessDenied(err): // the refusals before, if any, were not for good
 			c.refused = clock.Reading{}
 		case c.refused == (clock.Reading{}):
 			c.refused = now
-			c.sayMissingRights(ctx)
+			if kube.RoleMissing(err) {
+				c.sayMissingRights(ctx)
+			}
 		case now.SinceAtLeast(c.refused) >= c.config.LeaseDuration:
 			return nil, fmt.Errorf("shardlease: claim a name: %w", err)
 		}
 		c.sleep(ctx, pause.Step())
 	}
 	return nil, fmt.Errorf("shardlease: claim a name: %w", context.Cause(ctx))
+}
+
+// note notes how an attempt has ended, unless ctx may have ended it.
+func (c *claimant) note(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		c.contact.Note(err)
+	}
 }
 
 // sayMissingRights logs all rights that are missing, when the first request is refused.
@@ -186,9 +199,9 @@ func (c *claimant) backoff() wait.Backoff {
 
 // list returns the Leases of the ring.
 func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
-	ctx, cancel := clock.WithTimeout(ctx, c.config.Clock, c.config.timing().RenewInterval())
+	bounded, cancel := clock.WithTimeout(ctx, c.config.Clock, c.config.timing().RenewInterval())
 	defer cancel()
-	list, err := c.client.CoordinationV1().Leases(c.config.Namespace).List(ctx, metav1.ListOptions{
+	list, err := c.client.CoordinationV1().Leases(c.config.Namespace).List(bounded, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
 	if err = kube.Versioned(list, err); err != nil {
@@ -196,13 +209,13 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 			Verb:  "list",
 			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,
 		}
-		if !c.listless {
-			c.config.Logger.Warn("a name cannot be claimed yet, will be tried again", zap.Error(err))
-		}
-		c.listless = true
+	}
+	if ctx.Err() == nil {
+		c.failures.Note("list", err, "a name cannot be claimed yet, will be tried again", "")
+	}
+	if err != nil {
 		return nil, err
 	}
-	c.listless = false
 	return list.Items, nil
 }
 
@@ -302,6 +315,7 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 	pause := c.backoff()
 	for {
 		l.claimed, err = l.candidate.Try(ctx)
+		c.note(ctx, err)
 		switch {
 		case l.claimed != nil:
 			return l, nil
@@ -309,7 +323,7 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 			c.foreign[name] = true
 			err = nil
 			fallthrough
-		case err == nil, kube.RoleMissing(err), ctx.Err() != nil:
+		case err == nil, kube.AccessDenied(err), ctx.Err() != nil:
 			l.giveUp()
 			return nil, err
 		case isDenied(err): // another name may be free before this one

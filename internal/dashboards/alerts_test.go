@@ -76,6 +76,9 @@ var troubles = map[string]struct {
 		c.fencers[1].election.OnStartedLeading(leaderelection.Term{})
 	}, within: 2 * time.Minute, also: []string{"LeaseIsNotRenewed"}}, // here the second does not renew it
 	"LeaseIsNotRenewed": {happens: func(c *cluster) { c.renewal = errNoAnswer }, within: time.Minute},
+	"LeaseRequestsFail": {happens: func(c *cluster) {
+		c.fencers[1].election.OnFailing(6*time.Minute, errNoAnswer)
+	}, within: time.Minute},
 	"LeadershipIsLostAgainAndAgain": {happens: func(c *cluster) {
 		for range 8 {
 			c.fencers[1].election.OnNewLeader("a")

@@ -43,7 +43,7 @@ func NewFailures(log *zap.Logger, c clock.Clock) *Failures {
 }
 
 // Note logs how an attempt at a subject has ended, if that is news: a failure as a warning with the
-// message failed, the end of the failures with the message again. An empty message is not logged.
+// message failed, the end of the failures with the message again. An empty again is not logged.
 func (f *Failures) Note(subject string, err error, failed, again string, fields ...zap.Field) {
 	f.NoteAt(zap.WarnLevel, subject, err, failed, again, fields...)
 }
@@ -58,7 +58,7 @@ func (f *Failures) NoteAt(level zapcore.Level, subject string, err error, failed
 		return
 	}
 	lasted, news := f.extend(subject, reasonOf(err), now)
-	if !news || failed == "" {
+	if !news {
 		return
 	}
 	fields = append(fields, zap.Error(err))
@@ -67,6 +67,9 @@ func (f *Failures) NoteAt(level zapcore.Level, subject string, err error, failed
 	}
 	f.log.Log(level, failed, fields...)
 }
+
+// Over notes that an attempt at a subject has succeeded, and logs nothing.
+func (f *Failures) Over(subject string) { f.end(subject, f.clock.Now()) }
 
 // extend notes a failure. It returns how long the failures have lasted, and whether this one is to be
 // logged.

@@ -24,3 +24,12 @@ var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
 func RoleMissing(err error) bool {
 	return Forbidden(err) && authorizer.MatchString(err.Error())
 }
+
+// Unauthorized reports whether err is the API server's statement that it does not accept the
+// credentials of the request, such as a certificate that has expired. A proxy's page with 401 is no such
+// statement, see [Stated].
+func Unauthorized(err error) bool { return apierrors.IsUnauthorized(err) && Stated(err) }
+
+// AccessDenied reports whether err is the API server's statement that this user may not send such a
+// request, or that it does not accept the credentials. Only a change of the configuration ends either.
+func AccessDenied(err error) bool { return RoleMissing(err) || Unauthorized(err) }

@@ -63,6 +63,14 @@ func (t Timing) ValidateStepDown(d time.Duration) []error {
 	return nil
 }
 
+// ValidateMaxFailing returns an error if one renewal that fails could be too much, or a term that is lost.
+func (t Timing) ValidateMaxFailing(d time.Duration) []error {
+	if len(t.Validate()) > 0 || d == 0 || d >= t.Duration {
+		return nil
+	}
+	return []error{fmt.Errorf("MaxFailing: must be 0 or at least LeaseDuration, %v (got %v)", t.Duration, d)}
+}
+
 // Validate returns one error for each broken rule, with the field of the public configs, the rule
 // and the value.
 func (t Timing) Validate() []error {

@@ -44,6 +44,7 @@ type Config struct {
 	OnWait  func(r lease.Record, wait time.Duration) // called by Wait; may be nil
 	Address string                                   // of the holder, for the record; empty: none
 	Health  *Health                                  // of the work; one for each candidate
+	Contact *kube.Contact                            // one for each candidate
 	// called once for a term that was not lost, before the release
 	OnFinish  func()
 	OnRenewal func(latency time.Duration, err error)
@@ -119,7 +120,7 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 
 // Wait waits until it has taken the lease. It returns the error of ctx when ctx ends, the reason
 // why a record is unfit (such as ErrCoordinated), or an *AccessError when RBAC has refused one
-// request for a lease duration.
+// request, or the API server the credentials, for a lease duration.
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
@@ -133,6 +134,9 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	for ctx.Err() == nil {
 		start := c.config.Clock.Now()
 		h, err := c.follow(ctx)
+		if ctx.Err() == nil || h != nil {
+			c.config.Contact.Note(err)
+		}
 		if h != nil {
 			return h, nil
 		}
@@ -181,6 +185,7 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
 		}
+		c.config.Contact.Note(nil)
 		if c.config.OnWait != nil {
 			_, wait := c.Standing()
 			c.config.OnWait(c.observation.Record(), wait)

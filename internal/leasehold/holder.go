@@ -223,8 +223,18 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			}
 			_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 		case <-renewal.C():
-			renewal.next(h.Renew(running)) // OnLost reports a loss; other errors are retried
+			err := h.Renew(running) // OnLost reports a loss; other errors are retried
+			h.noteRenewal(err)
+			renewal.next(err)
 		}
+	}
+}
+
+// noteRenewal notes how a renewal has ended. A loss to another process, and work that is not healthy, are
+// no failures of requests.
+func (h *Holder) noteRenewal(err error) {
+	if !errors.Is(err, lease.ErrLost) && !errors.Is(err, lease.ErrUnhealthy) {
+		h.config.Contact.Note(err)
 	}
 }
 

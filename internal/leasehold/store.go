@@ -30,20 +30,21 @@ type Store struct {
 	clock  clock.Clock
 	log    *zap.Logger
 
-	failing map[string]bool    // verbs whose failure was logged, until they succeed
-	refused map[string]refusal // verbs that RBAC refuses, until it does not
-	gap     time.Duration      // refusals farther apart are separate streaks
-	watches watchLog
+	failures *kube.Failures     // by verb
+	refused  map[string]refusal // verbs that the API server does not permit, until it does
+	gap      time.Duration      // refusals farther apart are separate streaks
+	refusals int                // of watches, in a row; only Watch uses it
 }
 
-// refusal is a streak of requests that RBAC refused.
+// refusal is a streak of requests that the API server did not permit: RBAC refused them, or it did not
+// accept the credentials.
 type refusal struct{ first, last clock.Reading }
 
 // NewStore returns the store of a Lease. Refusals at most gap apart are one streak.
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	return &Store{
 		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
-		failing: map[string]bool{}, refused: map[string]refusal{}, gap: gap,
+		failures: kube.NewFailures(c.Log, c.Clock), refused: map[string]refusal{}, gap: gap,
 	}
 }
 
@@ -60,6 +61,10 @@ func (e *AccessError) Error() string {
 		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group "+
 			"coordination.k8s.io in namespace %s: %v",
 			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
+	}
+	if kube.Unauthorized(e.Err) {
+		return fmt.Sprintf("%s Lease %s: the API server does not accept the credentials of this process: %v",
+			e.Verb, e.Lease, e.Err)
 	}
 	return fmt.Sprintf("%s Lease %s: %v", e.Verb, e.Lease, e.Err)
 }
@@ -99,7 +104,13 @@ func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinatio
 	})
 }
 
-// do sends one request. It logs the first failure of a verb, and the end of the failures.
+// The messages of requests that fail and are retried.
+const (
+	requestFailed   = "request failed, will be tried again"
+	requestSucceeds = "request succeeds again"
+)
+
+// do sends one request. It logs failures by verb.
 func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 	request func(context.Context) (*coordinationv1.Lease, error),
 ) (lease.Record, error) {
@@ -110,23 +121,23 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 	if l != nil {
 		err = kube.Named(l, s.Name.Name, err)
 	}
-	s.noteRefusal(verb, kube.RoleMissing(err), s.clock.Now())
+	s.noteRefusal(verb, kube.AccessDenied(err), s.clock.Now())
 	if err == nil {
-		if s.failing[verb] {
-			delete(s.failing, verb)
-			s.log.Info("request succeeds again", zap.String("verb", verb))
-		}
+		s.noteFailure(verb, nil)
 		return lease.RecordOf(l), nil
 	}
 	if bounded.Err() != nil { // a better reason than a cancelled context
 		err = answers.explain(context.Cause(bounded))
 	}
 	err = &AccessError{verb, s.Name, err}
-	if !s.failing[verb] && !isLostRace(err) && ctx.Err() == nil {
-		s.failing[verb] = true
-		s.log.Warn("request failed, will be tried again", zap.Error(err))
+	if !isLostRace(err) && ctx.Err() == nil {
+		s.noteFailure(verb, err)
 	}
 	return lease.Record{}, err
+}
+
+func (s *Store) noteFailure(verb string, err error) {
+	s.failures.Note(verb, err, requestFailed, requestSucceeds, zap.String("verb", verb))
 }
 
 func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
@@ -142,10 +153,11 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 	s.refused[verb] = r
 }
 
-// RefusedFor returns how long RBAC has refused the verb of err; zero if err is not a refusal.
+// RefusedFor returns how long the API server has not permitted the verb of err; zero if err says
+// something else.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
-	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
+	if !errors.As(err, &access) || !kube.AccessDenied(access.Err) {
 		return 0
 	}
 	r := s.refused[access.Verb]
@@ -157,7 +169,7 @@ func (s *Store) Forgive() { clear(s.refused) }
 
 // Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
-// Stop to end it. It logs the first failure, and the end of the failures.
+// Stop to end it. It logs failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	observing, answers := observed(own(ctx))
 	w, err := kube.Watch(observing, s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
@@ -173,35 +185,23 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 		err = &AccessError{"watch", s.Name, err}
 	}
 	if ctx.Err() == nil {
-		s.watches.note(err, s.log)
+		s.noteWatch(err)
 	}
 	return w, err
 }
 
-// watchLog is what was said of a store's watches.
-type watchLog struct {
-	refusals int // in a row
-	failing  bool
-}
-
-// note logs the outcome of a watch that was to be opened, if it is news. One refusal is none: an API
-// server that is starting refuses everything for a moment.
-func (w *watchLog) note(err error, log *zap.Logger) {
+// noteWatch logs the outcome of a watch that was to be opened, if it is news. One refusal is not: an API
+// server that is starting refuses everything for a moment. More are logged once, because polling works.
+func (s *Store) noteWatch(err error) {
 	if !kube.RoleMissing(err) {
-		w.refusals = 0
-	} else if w.refusals++; w.refusals != 2 {
+		s.refusals = 0
+		s.noteFailure("watch", err)
 		return
 	}
-	switch {
-	case w.refusals > 0:
-		log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates "+
+	if s.refusals++; s.refusals == 2 {
+		s.log.Warn("polling instead of watching: succession takes up to a renew interval longer, and idle candidates "+
 			"send requests", zap.Error(err))
-	case err != nil && !w.failing:
-		log.Warn("request failed, will be tried again", zap.Error(err))
-	case err == nil && w.failing:
-		log.Info("request succeeds again", zap.String("verb", "watch"))
 	}
-	w.failing = err != nil && w.refusals == 0
 }
 
 // recordOf returns the version in an event, also the last version of a deleted Lease. ok is false

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -123,7 +124,7 @@ func TestNoWorkBeginsPastTheDeadline(t *testing.T) {
 			Clock: clock.System(), Log: zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {},
 			OnFinish: func() {},
-			Health:   NewHealth(nil), OnRenewal: func(time.Duration, error) {},
+			Health:   NewHealth(nil), Contact: kube.NewContact(clock.System(), nil), OnRenewal: func(time.Duration, error) {},
 		}).Try(t.Context())
 		require.NoError(t, err)
 		stall(h.Term)
