@@ -29,6 +29,8 @@ func elections() board {
 			{"Renewals", []panel{
 				rate("Renewals", "Of the leaders. With errors the API server is slow or away.",
 					of+"renewals_total", "result"),
+				graph("Requests fail", "For how long a replica has not been able to follow, take or renew its Lease.",
+					seconds, query{of + "failing_seconds{}", legend("instance")}),
 				duration("Duration of renewals", "Slow ones are a slow API server, or throttled requests.",
 					of+"renewal_duration_seconds", often),
 			}},
