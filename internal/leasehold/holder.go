@@ -353,7 +353,8 @@ func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
 	sent := h.config.Clock.Now()
 	h.badge.annotate(l, sent.SinceAtLeast(h.since))
 	h.attempt(l, sent)
-	r, err := h.store.Write(ctx, h.timeout(), h.config.Variant.Dressed(l, h.first, h.leaving), h.writes.Standing())
+	l = h.config.Variant.Dressed(l, h.first, h.leaving)
+	r, err := h.store.Write(unwaiting(ctx), h.timeout(), l, h.writes.Standing())
 	if err == nil && h.confirm(r) {
 		h.extend(h.writes.Sent())
 	} else {
@@ -391,7 +392,7 @@ func (h *Holder) settle(ctx context.Context) error {
 	}
 	patient, cancel := outliving(ctx)
 	defer cancel()
-	r, err := h.store.Get(patient, h.timeout())
+	r, err := h.store.Get(unwaiting(patient), h.timeout())
 	if err != nil {
 		return err
 	}

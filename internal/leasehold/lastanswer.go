@@ -4,21 +4,41 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
+// unwaitingKey is the key of a context whose requests do not wait for longer than they may take.
+type unwaitingKey struct{}
+
+// unwaiting returns a context for the requests of a holder. If an answer asks to wait for longer than
+// such a request may take (Retry-After), the request fails at once instead of when its time is over: a
+// term would end with one or two attempts, although the API server may have recovered. The holder has
+// pauses of its own.
+func unwaiting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unwaitingKey{}, true)
+}
+
 // answers has the status of the last answer to a request of a [Store]. client-go repeats a request
 // by itself if an answer asks for that (429 and 5xx with Retry-After), with a wait in between. If
 // the request's time is over then, its error does not mention the answers.
-type answers struct{ code atomic.Int32 } // the last; zero: none
+type answers struct {
+	code    atomic.Int32  // the last; zero: none
+	longest time.Duration // that an answer may ask to wait; zero: any
+}
 
 // answersKey is the key of the *answers in the context of a request.
 type answersKey struct{}
 
-func observed(ctx context.Context) (context.Context, *answers) {
+// observed returns a context for one request, which may take so long.
+func observed(ctx context.Context, timeout time.Duration) (context.Context, *answers) {
 	a := &answers{}
+	if ctx.Value(unwaitingKey{}) != nil {
+		a.longest = timeout
+	}
 	return context.WithValue(ctx, answersKey{}, a), a
 }
 
@@ -57,6 +77,12 @@ func (o observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := o.base.RoundTrip(r)
 	if a, ok := r.Context().Value(answersKey{}).(*answers); ok && err == nil {
 		a.code.Store(int32(resp.StatusCode))
+		seconds, noNumber := strconv.Atoi(resp.Header.Get(retryAfter))
+		if noNumber == nil && a.longest > 0 && time.Duration(seconds)*time.Second >= a.longest {
+			resp.Header.Del(retryAfter) // client-go would wait
+		}
 	}
 	return resp, err
 }
+
+const retryAfter = "Retry-After"

@@ -116,7 +116,7 @@ func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
 ) (lease.Record, error) {
 	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
 	defer cancel()
-	bounded, answers := observed(bounded)
+	bounded, answers := observed(bounded, timeout)
 	l, err := request(bounded)
 	if l != nil {
 		err = kube.Named(l, s.Name.Name, err)
@@ -171,7 +171,7 @@ func (s *Store) Forgive() { clear(s.refused) }
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
 // Stop to end it. It logs failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
-	observing, answers := observed(own(ctx))
+	observing, answers := observed(own(ctx), openTimeout)
 	w, err := kube.Watch(observing, s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
 		return s.client.Watch(ctx, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
