@@ -99,8 +99,39 @@ func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) 
 	default:
 		s.Services = view.ServicesOf(published.Items)
 	}
+	if s.Flows, err = c.flows(ctx, s); err != nil {
+		return s, err
+	}
 	s.Fences, err = c.Fences(ctx, rights)
 	return s, err
+}
+
+// flows returns the flows of the namespaces with elections or rings. Few users may list FlowSchemas, so
+// that right is not missed: there are no flows then.
+func (c *Cluster) flows(ctx context.Context, s view.Status) ([]view.Flow, error) {
+	var namespaces []string
+	for _, e := range s.Elections {
+		namespaces = append(namespaces, e.Namespace)
+	}
+	for _, r := range s.Rings {
+		namespaces = append(namespaces, r.Namespace)
+	}
+	if len(namespaces) == 0 {
+		return nil, nil
+	}
+	list, err := c.Kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
+	switch {
+	case kube.Forbidden(err), apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("kubectl-bellwether: list FlowSchemas: %w", err)
+	}
+	slices.Sort(namespaces)
+	var flows []view.Flow
+	for _, namespace := range slices.Compact(namespaces) {
+		flows = append(flows, view.FlowOf(namespace, list.Items))
+	}
+	return flows, nil
 }
 
 // Fences reads all NodeFences. They are none if the cluster has no such resource.

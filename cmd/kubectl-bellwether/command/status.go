@@ -100,7 +100,23 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 	}
 	fences := fencesTable(s.Fences, on)
 	fences.Title = "FENCES"
-	return []*table.Table{elections, rings, services, fences}
+	all := []*table.Table{elections, rings, services, fences}
+	if len(s.Flows) > 0 {
+		all = append(all, flowsTable(s.Flows))
+	}
+	return all
+}
+
+func flowsTable(flows []view.Flow) *table.Table {
+	t := &table.Table{Title: "FLOW CONTROL", Columns: []string{"NAMESPACE", "FLOWSCHEMA OF LEASES"}}
+	for _, f := range flows {
+		schema := table.Cell{Text: f.FlowSchema, Colour: table.Good}
+		if f.FlowSchema == "" {
+			schema = table.Cell{Text: "none: a program's other requests can delay its renewals", Colour: table.Warning}
+		}
+		t.Row(f.Namespace, schema)
+	}
+	return t
 }
 
 func electionCell(e view.Election) table.Cell {

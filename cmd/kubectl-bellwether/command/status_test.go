@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/command"
@@ -50,6 +53,37 @@ func TestStatusShowsElectionsAndRings(t *testing.T) {
 		assert.Equal(t, []string{"ns daemon Released - 1 - 18s"}, lines(out, "ns", "daemon"), out)
 		assert.Equal(t, []string{"ns checksums 1/2 0 a"}, lines(out, "ns", "checksums"), out)
 		assert.Empty(t, w.writes)
+	})
+}
+
+// The component of deploy/ separates the renewals of a namespace from the other requests there.
+func TestStatusShowsWhereRenewalsAreNotSeparated(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.elect("one")
+		w.after(time.Second)
+		out := w.require("status")
+		assert.Contains(t, out, "none: a program's other requests can delay its renewals")
+
+		text, err := os.ReadFile("../../../deploy/components/flowcontrol/schema.yaml")
+		require.NoError(t, err)
+		var schema flowcontrolv1.FlowSchema
+		require.NoError(t, yaml.UnmarshalStrict(text, &schema))
+		schemas := w.kube.FlowcontrolV1().FlowSchemas()
+		_, err = schemas.Create(t.Context(), &schema, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, w.require("status"), "none: ", "it is for another namespace")
+
+		schema.Name = "daemon"
+		schema.Spec.Rules[0].Subjects[0].ServiceAccount.Namespace = "ns"
+		schema.Spec.Rules[0].ResourceRules[0].Namespaces[0] = "ns"
+		_, err = schemas.Create(t.Context(), &schema, metav1.CreateOptions{})
+		require.NoError(t, err)
+		out = w.require("status")
+		assert.Contains(t, lines(out, "ns"), "ns daemon", out)
+		assert.NotContains(t, out, "none: ")
+
+		w.forbidden["list flowschemas"] = true
+		assert.NotContains(t, w.require("status"), "FLOW CONTROL", "few users may list them")
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -79,6 +80,8 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 			t: t, forbidden: map[string]bool{},
 			server: apisim.NewServer(apisim.Resource{
 				GroupVersionResource: v1alpha1.Resource(), Kind: "NodeFence", Status: true,
+			}, apisim.Resource{
+				GroupVersionResource: flowcontrolv1.SchemeGroupVersion.WithResource("flowschemas"), Kind: "FlowSchema",
 			}),
 		}
 		var err error

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -89,6 +90,15 @@ func TestComponents(t *testing.T) {
 			require.Len(t, classes, 1)
 			assert.Equal(t, plain.Name, classes[0].Name, "of the whole cluster: two bundles must not share one")
 			assert.Equal(t, classes[0].Name, ranked.deployment(t).Spec.Template.Spec.PriorityClassName)
+
+			schemas := all[flowcontrolv1.FlowSchema](t, with(t, name, "flowcontrol"), "FlowSchema")
+			require.Len(t, schemas, 1)
+			assert.Equal(t, plain.Name, schemas[0].Name, "of the whole cluster: two bundles must not share one")
+			rule := schemas[0].Spec.Rules[0]
+			assert.Equal(t, &flowcontrolv1.ServiceAccountSubject{
+				Namespace: plain.Namespace, Name: plain.Spec.Template.Spec.ServiceAccountName,
+			}, rule.Subjects[0].ServiceAccount)
+			assert.Equal(t, []string{plain.Namespace}, rule.ResourceRules[0].Namespaces)
 		})
 	}
 }
