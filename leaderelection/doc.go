@@ -25,8 +25,8 @@
 //	  renewal   missed    missed    missed    leader    a candidate that saw the renewal
 //	  sent                                    has ended as early as possible takes over
 //
-// A leader counts from s, just before it sent the renewal that is in the record, not from the
-// answer. It counts all time that may have passed, including suspension and forward steps of the
+// A leader counts from s, just before it sent the renewal that is in the record, or a read that did not
+// show it yet, not from the answer. It counts all time that may have passed, including suspension and forward steps of the
 // wall clock. A candidate counts from when it received that version, which is later, and takes over
 // by compare-and-swap on it. Neither compares its clock with a time from another process. So the
 // leader has been silent for M when the first successor may start. Latency, lost responses and
@@ -36,6 +36,20 @@
 // process has a [Config].Supervisor, or M after the kubelet's report if only that tells; after a
 // clean end, within milliseconds. A candidate without the right to watch takes up to R longer. A
 // takeover whose outcome a candidate cannot learn costs it another D.
+//
+// # Requests without an answer
+//
+// A write of the Lease that has no answer is not given up while the term has time. After R, the leader
+// reads the Lease on another connection and, if it is unchanged, sends the write again beside the first,
+// then at ever shorter intervals. All of these writes are conditional on one version, so at most one is
+// stored. A read that shows the old version proves that nothing was stored before the read was sent: the
+// term then counts from there, if one of the writes is stored later. Takeovers and releases do the same.
+//
+// So a leader outlasts a time without any answer that is shorter than D - M - R, 9 s by default, and a
+// server that takes up to 8 s for each write. The latter is what a validating admission webhook does
+// that matches Leases, does not answer and may be ignored (failurePolicy Ignore): each write takes its
+// timeoutSeconds. From the second repetition on, the log says what may be the matter. Exclude Leases from
+// webhooks that match all resources.
 //
 // # What proves that a leader has ended
 //

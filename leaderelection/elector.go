@@ -179,8 +179,9 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 // that names the leader. A dead leader's Lease must be seen unchanged for its whole duration:
 // TryAcquire succeeds when called again after HeldError.Wait.
 //
-// An attempt is up to four requests of up to a renew interval each. Here and in Renew and Release,
-// a write that is under way when ctx ends is waited for: abandoned, it could begin an unknown term.
+// An attempt is a read, which takes up to a renew interval, and a write, which takes up to LeaseDuration
+// less Margin if it has no answer. Here and in Renew and Release, a write that is under way when ctx ends
+// is waited for, for a renew interval: abandoned, it could begin an unknown term.
 //
 // The term has begun when TryAcquire returns nil. Continue it with Run, or with Renew and Release.
 // Otherwise leadership is lost at the deadline as in Run, and the default OnLost ends the process.

@@ -1,6 +1,7 @@
 package leaderelection_test
 
 import (
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,22 +78,22 @@ func TestCheckOfLostTerms(t *testing.T) {
 
 func TestCheckOfALeaderThatHasNotNoticedItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(t, newAPI(), "a", func(c *leaderelection.Config) { c.Clock = deaf{clock.System()} })
-		r.set(&r.refuse, forbid("watch")) // fake clientsets serve one request at a time
-		r.start(t)
-		r.set(&r.refuse, func(verb string) error {
-			if verb == "update" {
+		c := newCandidate(t, func(c *leaderelection.Config) { c.Clock = deaf{clock.System()} })
+		c.start(t)
+		_, leads := c.after(time.Minute)
+		require.True(t, leads)
+		c.set(func(r *http.Request) *http.Response {
+			if r.Method == http.MethodPut {
 				time.Sleep(40 * time.Second) // a request that no timer ends
 			}
-			return down(verb)
+			return page(r, http.StatusInternalServerError, "text/plain", "")
 		})
 		time.Sleep(usable + interval3)
 		synctest.Wait()
-		require.Empty(t, r.losses())
-		assert.ErrorContains(t, r.Check(nil), "not renewed in time")
-		r.set(&r.refuse, nil)
+		require.Empty(t, c.lost)
+		assert.ErrorContains(t, c.Check(nil), "not renewed in time")
+		c.set(nil)
 		time.Sleep(2 * time.Minute)
-		require.NoError(t, r.stop())
 	})
 }
 

@@ -25,13 +25,18 @@ var mutations = []struct {
 	simulation string
 }{
 	{
-		"the term counts from the re-read", "leasehold/holder.go",
-		"	h.doubt = false\n	h.extend(h.writes.Sent())", "	h.doubt = false\n	h.extend(h.config.Clock.Now())",
+		"the term counts from the read or the answer", "leasehold/holder.go",
+		"	h.extend(h.writes.Sent())\n", "	h.extend(h.config.Clock.Now())\n",
 		"Elections",
 	},
 	{
-		"the term counts from the answer", "leasehold/holder.go",
-		"		h.extend(h.writes.Sent())\n	} else {", "		h.extend(h.config.Clock.Now())\n	} else {",
+		"a read counts for a write that is stored", "lease/writelog.go",
+		"if pending && asked.SinceAtLeast(a.sent) > 0 {", "if asked.SinceAtLeast(a.sent) > 0 {",
+		"SlowAnswers",
+	},
+	{
+		"a read counts for a write that was sent after it, and one that is older than what is known", "leasehold/swap.go",
+		"	case !wrote && a.writes <= w.moved:", "	case a.writes < w.moved-1:",
 		"SlowAnswers",
 	},
 	{

@@ -214,20 +214,21 @@ func TestCandidateEndsAtOnceWhenNothingAnswers(t *testing.T) {
 
 func TestReleaseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReplica(t, newAPI(), "a", nil)
-		r.start(t)
-		requests := 0
-		r.set(&r.refuse, func(string) error {
-			requests++
-			time.Sleep(interval3 * 9 / 10)
-			if requests == 3 { // a slow but good read between writes that hang
+		c := newCandidate(t, nil)
+		c.start(t)
+		_, leads := c.after(time.Minute)
+		require.True(t, leads)
+		c.set(func(r *http.Request) *http.Response {
+			if r.Method == http.MethodGet { // slow but good reads between writes that hang
+				time.Sleep(interval3 * 9 / 10)
 				return nil
 			}
-			return context.DeadlineExceeded
+			<-r.Context().Done()
+			return page(r, http.StatusInternalServerError, "text/plain", "")
 		})
 		begin := time.Now()
-		require.NoError(t, r.stop())
-		assert.LessOrEqual(t, time.Since(begin), 5*interval3, "four, and what the fake does not cut short")
+		c.stop(t)
+		assert.LessOrEqual(t, time.Since(begin), 5*interval3, "four, and what the server does not cut short")
 	})
 }
 

@@ -146,9 +146,9 @@ func acquireTime(l *coordinationv1.Lease) time.Time {
 	return l.Spec.AcquireTime.Time
 }
 
-// sameVersion compares UID and resourceVersion. It also compares the spec, because client-go's fake
+// SameVersion compares UID and resourceVersion. It also compares the spec, because client-go's fake
 // clientsets leave both empty.
-func (r Record) sameVersion(o Record) bool {
+func (r Record) SameVersion(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return r.lease == o.lease
 	}

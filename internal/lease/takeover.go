@@ -36,7 +36,7 @@ const minForeignWait = 5 * time.Second
 
 // Observe records a version that arrived at local time now.
 func (s *Observation) Observe(r Record, now clock.Reading) {
-	if s.seen && s.record.sameVersion(r) {
+	if s.seen && s.record.SameVersion(r) {
 		return
 	}
 	if !r.keepsSpecOf(s.record) {

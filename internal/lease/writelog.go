@@ -11,8 +11,9 @@ import (
 )
 
 // WriteLog records the writes of a process for one term, with the time when each was sent. A record
-// is ours only if it is one of these writes. The term counts from when that write was sent, not
-// from the answer, the read or the latest attempt: a lost response must not lengthen a term.
+// is ours only if it is one of these writes. The term counts from when that write was sent, or from a
+// later read that proves that it was not yet stored, not from the answer or the latest attempt: a lost
+// response must not lengthen a term.
 //
 // Two processes with one identity and equal clocks can write the same spec. The mark of the process
 // tells them apart.
@@ -72,7 +73,7 @@ func (c *WriteLog) Match(r Record) bool {
 	}
 	for _, a := range c.attempts {
 		if SameSpec(&a.spec, &r.lease.Spec) {
-			if !c.record.sameVersion(r) {
+			if !c.record.SameVersion(r) {
 				// All other attempts were swaps on versions that are gone. Until then they may be
 				// under way.
 				c.attempts = []attempt{a}
@@ -82,6 +83,18 @@ func (c *WriteLog) Match(r Record) bool {
 		}
 	}
 	return false
+}
+
+// Unstored takes in that a consistent read, sent at the time asked, has shown the version before our
+// pending writes: the known one, or that of another process. What is stored later was not in the record
+// then, so that a candidate sees it later still: its term counts from asked.
+func (c *WriteLog) Unstored(asked clock.Reading) {
+	for i, a := range c.attempts {
+		pending := !c.record.Exists() || !SameSpec(&a.spec, &c.record.lease.Spec)
+		if pending && asked.SinceAtLeast(a.sent) > 0 {
+			c.attempts[i].sent = asked
+		}
+	}
 }
 
 // marked reports whether r has no mark of another process. A user may have removed ours.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -105,7 +106,8 @@ func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 		return nil, err
 	}
 	h, err := c.take(ctx)
-	if _, seen := c.observation.TimeToExpiry(c.config.Clock.Now()); seen && isLostRace(err) {
+	_, seen := c.observation.TimeToExpiry(c.config.Clock.Now())
+	if seen && (isLostRace(err) || errors.Is(err, errOvertaken)) {
 		return nil, nil
 	}
 	return h, err
@@ -287,13 +289,15 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	}
 	switch wait, seen := c.observation.TimeToExpiry(now); {
 	case c.writes.Match(r): // too long ago: renew before work begins
-		return c.swap(ctx, r.Renewal(c.stamps.Next(now.Wall)))
+		return c.swap(ctx, r.Renewal)
 	case seen && wait <= 0:
 		c.writes.Forget() // an earlier attempt may still arrive
 		c.vacancy = vacancy{since: c.observation.Since(), known: r.Exists(), released: r.Released()}
 		c.before = c.writtenUntil(r)
-		l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, c.stamps.Next(now.Wall))
-		return c.swap(ctx, c.config.Variant.Dressed(lease.WithAddress(l, c.config.Address), r, false))
+		return c.swap(ctx, func(stamp metav1.MicroTime) *coordinationv1.Lease {
+			l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, stamp)
+			return c.config.Variant.Dressed(lease.WithAddress(l, c.config.Address), r, false)
+		})
 	default:
 		return nil, nil
 	}
@@ -308,29 +312,49 @@ func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
 	return r.Written()
 }
 
-// swap writes l in place of the last seen version. It is never repeated on a version after a
-// failure.
-func (c *Candidate) swap(ctx context.Context, l *coordinationv1.Lease) (*Holder, error) {
-	c.badge.annotate(l, 0)
-	c.writes.Record(l, c.config.Clock.Now())
-	r, err := c.store.Write(ctx, c.config.Timing.RenewInterval(), l, c.observation.Record())
-	if err != nil {
+// swap replaces the last seen version by what next makes of it.
+func (c *Candidate) swap(ctx context.Context, next func(metav1.MicroTime) *coordinationv1.Lease) (*Holder, error) {
+	var h *Holder
+	known := false // the outcome
+	timing := c.config.Timing
+	err := c.store.newSwap(ctx, timing.Duration-timing.Margin, timing.RenewInterval(), false, change{
+		next: func() (*coordinationv1.Lease, lease.Record) {
+			now := c.config.Clock.Now()
+			l := next(c.stamps.Next(now.Wall))
+			c.badge.annotate(l, 0)
+			c.writes.Record(l, now)
+			return l, c.observation.Record()
+		},
+		learn: func(r lease.Record, asked clock.Reading, wrote bool) (o outcome, err error) {
+			if !wrote && r.SameVersion(c.observation.Record()) {
+				c.writes.Unstored(asked)
+				return unchanged, nil
+			}
+			known = true
+			h, err = c.settle(r, wrote)
+			return settled, err
+		},
+	}).wait(ctx)
+	if !known {
 		c.observation.Invalidate(isLostRace(err))
-		patient, end := outliving(ctx)
-		defer end()
-		if lookErr := c.look(patient); lookErr != nil {
-			return nil, err
-		}
-		r = c.observation.Record()
 	}
-	if h := c.won(r, c.config.Clock.Now()); h != nil {
+	return h, err
+}
+
+// settle takes in another version than the one that was to be replaced.
+func (c *Candidate) settle(r lease.Record, wrote bool) (*Holder, error) {
+	if !wrote {
+		c.observation.Invalidate(true)
+		c.see(r)
+	}
+	switch h := c.won(r, c.config.Clock.Now()); {
+	case h != nil:
 		c.config.OnHolder(r)
 		return h, nil
+	case c.writes.Contains(r):
+		return nil, fmt.Errorf("write Lease %s: the answer came too late to begin work", c.config.Lease)
 	}
-	if err == nil {
-		err = fmt.Errorf("write Lease %s: the answer came too late to begin work", c.config.Lease)
-	}
-	return nil, err
+	return nil, errOvertaken
 }
 
 // won returns the holder of the term that r began, if r is our write and time is left.
@@ -358,6 +382,9 @@ func (v vacancy) until(now clock.Reading) time.Duration {
 	}
 	return now.SinceAtLeast(v.since)
 }
+
+// errOvertaken says that a takeover has failed because the version that it was to replace is gone.
+var errOvertaken = errors.New("another process was faster")
 
 // unfitError is the reason why a candidate gives up.
 type unfitError struct{ error }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -31,7 +31,7 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	}
 	end, pause, last := o.GiveUpAt(now()), backoff(o.Timing), lease.ErrTooLate
 	for now() < end {
-		last = store.release(ctx, o.Process, min(o.Timing.RenewInterval(), end-now()), c.Now().Wall)
+		last = store.release(ctx, o.Process, end-now(), o.Timing.RenewInterval())
 		if last == nil || errors.Is(last, lease.ErrTaken) {
 			return last
 		}
@@ -42,25 +42,29 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	return last
 }
 
-// release reads the record and empties it if the process holds the lease. If a late renewal of the
-// process arrives between the two, it repeats this at once. It returns [lease.ErrTaken] if the
-// record is not of the process.
-func (s *Store) release(ctx context.Context, process string, timeout time.Duration, now time.Time) error {
-	for conflicts := 0; ; conflicts++ {
-		r, err := s.Get(ctx, timeout)
-		if err != nil {
-			return err
-		}
-		if !r.WrittenBy(process) {
-			return fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
-		}
-		// Somebody else may have removed the renew time.
-		stamps := lease.StampsAfter(ptr.Deref(r.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
-		_, err = s.Write(ctx, timeout, r.Release(stamps.Next(now)), r)
-		if !apierrors.IsConflict(err) || conflicts == maxConflicts {
-			return err
-		}
-	}
+// release reads the record and empties it if the process holds the lease, also if a late renewal of the
+// process arrives between the two. It returns [lease.ErrTaken] if the record is not of the process.
+func (s *Store) release(ctx context.Context, process string, d, interval time.Duration) error {
+	var known lease.Record
+	return s.newSwap(ctx, d, interval, true, change{
+		next: func() (*coordinationv1.Lease, lease.Record) {
+			// Somebody else may have removed the renew time.
+			stamps := lease.StampsAfter(ptr.Deref(known.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
+			return known.Release(stamps.Next(s.clock.Now().Wall)), known
+		},
+		learn: func(r lease.Record, _ clock.Reading, wrote bool) (outcome, error) {
+			switch {
+			case wrote:
+				return settled, nil
+			case !r.WrittenBy(process):
+				return settled, fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
+			case r.SameVersion(known):
+				return unchanged, nil
+			}
+			known = r
+			return changed, nil
+		},
+	}).wait(ctx)
 }
 
 // sleepUntil waits for a reading of the ledger's clock, which may run while that of timers stands

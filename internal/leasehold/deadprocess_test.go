@@ -168,12 +168,15 @@ func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := newOrphanage(t)
 				changed := false
-				err := ReleaseOrphan(t.Context(), o.orphan, o.store, hookedClock{clock.System(), func() {
-					if !changed { // after the read, before the write
+				before := len(o.server.Trace())
+				o.store.clock = hookedClock{clock.System(), func() {
+					if !changed && len(o.server.Trace()) > before { // after the read, before the write
 						changed = true
 						o.update(t, c.change)
 					}
-				}}, o.now, o.died)
+				}}
+				err := ReleaseOrphan(t.Context(), o.orphan, o.store, clock.System(), o.now, o.died)
+				assert.True(t, changed)
 				assert.Equal(t, c.want == "", err == nil, err)
 				assert.Equal(t, c.want, o.record(t).Holder())
 			})
@@ -181,7 +184,7 @@ func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
 	}
 }
 
-// hookedClock calls a function when the time of a write is read.
+// hookedClock calls a function when the time is read.
 type hookedClock struct {
 	clock.Clock
 	hook func()

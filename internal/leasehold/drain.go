@@ -20,7 +20,15 @@ var errNotDrained = errors.New("at the deadline a guarded request could still ha
 // failed without an answer may be carried out until a margin after the API server gives it up.
 // drain returns errNotDrained if the deadline comes first, or if ctx ends because another lease steps
 // down, and ErrTaken if another process has the lease.
-func (h *Holder) drain(ctx context.Context) error {
+func (h *Holder) drain(ctx context.Context) (err error) {
+	defer func() {
+		if h.swap == nil {
+			return
+		}
+		if joined := h.join(); errors.Is(joined, lease.ErrTaken) {
+			err = joined
+		}
+	}()
 	c, timing := h.config.Clock, h.config.Timing
 	begin, renewal := c.Now(), h.newPace()
 	defer renewal.Stop()
@@ -50,11 +58,17 @@ func (h *Holder) drain(ctx context.Context) error {
 			ended = nil
 		case <-look.C():
 		case <-renewal.C():
-			err := h.prolong(ctx)
-			if errors.Is(err, lease.ErrTaken) {
-				return err
+			h.renew(ctx)
+		case a := <-h.swap.answered():
+			if over, err := h.swap.receive(a); over {
+				h.swap = nil
+				if errors.Is(err, lease.ErrTaken) {
+					return err
+				}
+				renewal.next(err)
 			}
-			renewal.next(err)
+		case <-h.swap.due():
+			h.swap.again()
 		}
 		look.Stop()
 	}

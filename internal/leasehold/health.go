@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -50,25 +49,43 @@ func (h *Holder) healthy(ctx context.Context) error {
 // Renew sends a renewal if the work is healthy. It returns nil if the deadline has moved and a
 // *LostError if the term is over. After other errors the term goes on until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
+	if over, err := h.beginRenewal(ctx); over {
+		return err
+	}
+	return h.endRenewal(h.swap.wait(ctx))
+}
+
+// beginRenewal begins a renewal if the work is healthy. Otherwise it is over, as Renew says.
+func (h *Holder) beginRenewal(ctx context.Context) (over bool, err error) {
 	if h.Remaining() == 0 {
-		return h.conclude()
+		return true, h.conclude()
 	}
-	sick := h.config.Health.sick != nil
-	err, latency := h.healthy(ctx), time.Duration(0)
-	if err == nil {
-		if reserved := h.reserved; sick { // it may have recovered just in time
-			h.reserved = 0
-			defer func() { h.reserved = reserved }()
-		}
-		begin := h.config.Clock.Now()
-		err = h.renew(ctx)
-		latency = h.config.Clock.Now().SinceAtLeast(begin)
-		if err != nil && h.doubt {
-			err = fmt.Errorf("%w: %w", lease.ErrOutcomeUnknown, err)
-		}
+	if err := h.healthy(ctx); err != nil {
+		h.config.OnRenewal(0, err)
+		return true, err
 	}
-	if !errors.Is(err, lease.ErrLost) { // a loss is reported elsewhere
-		h.config.OnRenewal(latency, err)
+	h.renew(ctx)
+	return false, nil
+}
+
+// renew begins a renewal. There is none under way.
+func (h *Holder) renew(ctx context.Context) {
+	h.asked = h.config.Clock.Now()
+	h.swap = h.newSwap(ctx, h.left(), h.renewal())
+}
+
+// endRenewal takes in how the renewal under way has ended.
+func (h *Holder) endRenewal(err error) error {
+	h.swap = nil
+	switch {
+	case errors.Is(err, lease.ErrTaken):
+		return h.conclude() // a loss is reported elsewhere
+	case err != nil && h.doubt:
+		err = fmt.Errorf("%w: %w", lease.ErrOutcomeUnknown, err)
 	}
+	if err != nil {
+		h.fail(err)
+	}
+	h.config.OnRenewal(h.config.Clock.Now().SinceAtLeast(h.asked), err)
 	return err
 }

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -25,23 +24,23 @@ import (
 // at any time.
 type Holder struct {
 	*Term
-	config      Config
-	store       *Store
-	stamps      *lease.Stamps
-	badge       *badge
-	since       clock.Reading // when the term began
-	writesMu    sync.Mutex    // held to change writes, and to read it outside of Run, Renew and Release
-	writes      lease.WriteLog
-	recheck     chan struct{} // capacity 1: the record must be read
-	first       lease.Record  // the version that began the term
-	vacant      time.Duration // before the term
-	succeeds    bool          // the last holder has released the lease
-	releaseFrom clock.Reading
-	doubt       bool          // the record must be read: the outcome of the last write is unknown
-	leaving     bool          // work has been told to stop
-	reserved    time.Duration // before the deadline: requests are not waited for until then
-	stepped     bool          // work has been told to stop, because of the deadline
-	vacated     bool          // after that, nothing of the term can be carried out any more
+	config   Config
+	store    *Store
+	stamps   *lease.Stamps
+	badge    *badge
+	since    clock.Reading // when the term began
+	writesMu sync.Mutex    // held to change writes, and to read it outside of Run, Renew and Release
+	writes   lease.WriteLog
+	recheck  chan struct{} // capacity 1: the record must be read
+	first    lease.Record  // the version that began the term
+	vacant   time.Duration // before the term
+	succeeds bool          // the last holder has released the lease
+	doubt    bool          // the record must be read: the outcome of the last write is unknown
+	leaving  bool          // work has been told to stop
+	swap     *swap         // the renewal under way; nil: none
+	asked    clock.Reading // when it began
+	stepped  bool          // work has been told to stop, because of the deadline
+	vacated  bool          // after that, nothing of the term can be carried out any more
 }
 
 func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, writes lease.WriteLog,
@@ -184,23 +183,23 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	look := h.config.Clock.NewTimer(checkInterval)
 	defer look.Stop()
 	if h.config.StepDown > 0 {
-		near, h.reserved = look.C(), h.config.StepDown
+		near = look.C()
 	}
 	for {
 		select {
 		case err := <-returned:
 			return err
 		case <-h.told: // lost: nothing to renew
+			h.abandon()
 			return <-returned
 		case <-stopping: // renewal goes on until work has stopped
 			stopping = nil
-			h.reserved = 0
 			switch h.leaving = true; {
 			case stepsDown(ctx):
 				h.stepped = true
 				renewal.Stop()
 			case h.config.Variant.SaysLeaving:
-				renewal.Reset(0)
+				renewal.hasten()
 			}
 			if h.config.ReleaseTimeout > 0 {
 				timer := h.config.Clock.NewTimer(h.config.ReleaseTimeout)
@@ -213,19 +212,32 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			switch {
 			case stopping == nil:
 			case h.stepDown():
+				h.abandon()
 				renewal.Stop() // the term is about to end: a request would be waited for
 			default:
 				look.Reset(min(max(h.Remaining()-h.config.StepDown, promptly), checkInterval))
 			}
 		case <-h.recheck:
-			if h.doubt = true; h.stepped {
-				continue
+			switch h.doubt = true; {
+			case h.stepped:
+			case h.swap != nil:
+				h.swap.read()
+			default:
+				_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 			}
-			_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 		case <-renewal.C():
-			err := h.Renew(running) // OnLost reports a loss; other errors are retried
-			h.noteRenewal(err)
-			renewal.next(err)
+			if over, err := h.beginRenewal(running); over {
+				h.noteRenewal(err)
+				renewal.next(err)
+			}
+		case a := <-h.swap.answered():
+			if over, err := h.swap.receive(a); over {
+				err = h.endRenewal(err) // OnLost reports a loss; other errors are retried
+				h.noteRenewal(err)
+				renewal.next(err)
+			}
+		case <-h.swap.due():
+			h.swap.again()
 		}
 	}
 }
@@ -238,15 +250,39 @@ func (h *Holder) noteRenewal(err error) {
 	}
 }
 
-// pace is the timer of renewals.
+// join waits for the renewal under way, at most for a renew interval, and returns its error.
+func (h *Holder) join() error {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	defer func() { h.swap = nil }()
+	return h.swap.wait(ended)
+}
+
+// abandon gives the renewal under way up.
+func (h *Holder) abandon() {
+	if h.swap != nil {
+		h.swap.end()
+		h.swap = nil
+	}
+}
+
+// pace is the timer of renewals. It does not run during one.
 type pace struct {
 	clock.Timer
 	holder *Holder
 	pause  wait.Backoff
+	hasty  bool // the next renewal follows at once
 }
 
 func (h *Holder) newPace() *pace {
-	return &pace{h.config.Clock.NewTimer(h.untilRenewal()), h, backoff(h.config.Timing)}
+	return &pace{Timer: h.config.Clock.NewTimer(h.untilRenewal()), holder: h, pause: backoff(h.config.Timing)}
+}
+
+// hasten makes a renewal follow at once, or after the one under way.
+func (p *pace) hasten() {
+	if p.hasty = p.holder.swap != nil; !p.hasty {
+		p.Reset(0)
+	}
 }
 
 // next sets the timer after a renewal.
@@ -256,6 +292,11 @@ func (p *pace) next(err error) {
 		return
 	}
 	p.pause = backoff(p.holder.config.Timing)
+	if p.hasty {
+		p.hasty = false
+		p.Reset(0)
+		return
+	}
 	p.Reset(p.holder.untilRenewal())
 }
 
@@ -265,27 +306,20 @@ func (h *Holder) untilRenewal() time.Duration {
 	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.writes.Sent())
 }
 
-// renew sends a renewal. It reads the record if the outcome is unknown.
-func (h *Holder) renew(ctx context.Context) error {
-	if h.Remaining() == 0 {
-		return h.conclude()
+// renewal is the change that makes the term longer.
+func (h *Holder) renewal() change {
+	return change{
+		next: func() (*coordinationv1.Lease, lease.Record) { return h.record(lease.Record.Renewal) },
+		learn: func(r lease.Record, asked clock.Reading, wrote bool) (outcome, error) {
+			last := h.writes.Sent()
+			o, err := h.learn(r, asked, wrote)
+			if o == changed && h.writes.Sent() != last { // at most the answer was lost
+				return settled, nil
+			}
+			return o, err
+		},
+		late: h.fail,
 	}
-	err := h.prolong(ctx)
-	switch {
-	case errors.Is(err, lease.ErrTaken):
-		return h.conclude()
-	case err != nil:
-		h.fail(err)
-	}
-	return err
-}
-
-// prolong renews the record. It returns ErrTaken if the record is no longer ours.
-func (h *Holder) prolong(ctx context.Context) error {
-	if err := h.settle(ctx); err != nil {
-		return err
-	}
-	return h.replace(ctx, lease.Record.Renewal)
 }
 
 // Release releases the lease. No work may be running. It waits for guarded requests, see drain, and
@@ -293,6 +327,9 @@ func (h *Holder) prolong(ctx context.Context) error {
 // nothing is released. If the term was lost, it returns the *LostError. After any other error, the
 // lease is free when it has expired.
 func (h *Holder) Release(ctx context.Context) error {
+	if h.swap != nil {
+		_ = h.endRenewal(h.join()) // OnRenewal or OnLost has the error
+	}
 	if err := h.finish(); err != nil {
 		h.DisarmKillTimer()
 		return err
@@ -310,12 +347,8 @@ func (h *Holder) Release(ctx context.Context) error {
 	}
 	h.leaving = false // it has left
 	pause := backoff(h.config.Timing)
-	h.releaseFrom = h.config.Clock.Now()
-	for {
-		err := h.settle(ctx)
-		if err == nil && h.writes.Standing().Holder() != "" {
-			err = h.replace(ctx, h.release)
-		}
+	for begin := h.config.Clock.Now(); ; {
+		err := h.newSwap(ctx, h.releaseTime(begin), h.releasing()).wait(context.Background())
 		switch {
 		case err == nil:
 			h.ledger.Free() // not before: if this process dies, its supervisor goes on
@@ -325,7 +358,7 @@ func (h *Holder) Release(ctx context.Context) error {
 			return nil
 		}
 		wait := pause.Step()
-		if h.releaseTime() <= wait || stepsDown(ctx) {
+		if h.releaseTime(begin) <= wait || stepsDown(ctx) {
 			return fmt.Errorf("release: %w", err)
 		}
 		timer := h.config.Clock.NewTimer(wait)
@@ -333,51 +366,70 @@ func (h *Holder) Release(ctx context.Context) error {
 	}
 }
 
+// releasing is the change that ends the term.
+func (h *Holder) releasing() change {
+	return change{
+		next: func() (*coordinationv1.Lease, lease.Record) { return h.record(h.release) },
+		learn: func(r lease.Record, asked clock.Reading, wrote bool) (outcome, error) {
+			o, err := h.learn(r, asked, wrote)
+			if o == changed && r.Holder() == "" {
+				return settled, nil
+			}
+			return o, err
+		},
+	}
+}
+
+// newSwap begins a swap of the record, which takes at most d.
+func (h *Holder) newSwap(ctx context.Context, d time.Duration, c change) *swap {
+	interval := h.config.Timing.RenewInterval()
+	return h.store.newSwap(unwaiting(ctx, interval), d, interval, h.doubt, c)
+}
+
+// releaseTime returns how long a release that began then may still take.
+func (h *Holder) releaseTime(begin clock.Reading) time.Duration {
+	return 4*h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(begin)
+}
+
 // maxConflicts bounds how often in a row a write is repeated at once.
 const maxConflicts = 5
 
-// replace writes what next makes of the known version. If only metadata was changed meanwhile, it
-// repeats this at once with the present version: with pauses, a frequent writer of metadata would
-// win every time.
-func (h *Holder) replace(ctx context.Context, next func(lease.Record, metav1.MicroTime) *coordinationv1.Lease) error {
-	for conflicts := 0; ; conflicts++ {
-		err := h.write(ctx, next(h.writes.Standing(), h.stamps.Next(h.config.Clock.Now().Wall)))
-		if !apierrors.IsConflict(err) || h.doubt || conflicts == maxConflicts {
-			return err
-		}
-	}
-}
-
-// write sends l in place of the known version. It reads the record if the outcome is unknown.
-func (h *Holder) write(ctx context.Context, l *coordinationv1.Lease) error {
-	sent := h.config.Clock.Now()
+// record returns what next makes of the known version, and notes that it is about to be sent.
+func (h *Holder) record(next func(lease.Record, metav1.MicroTime) *coordinationv1.Lease) (
+	*coordinationv1.Lease, lease.Record,
+) {
+	sent, base := h.config.Clock.Now(), h.writes.Standing()
+	l := next(base, h.stamps.Next(sent.Wall))
 	h.badge.annotate(l, sent.SinceAtLeast(h.since))
-	h.attempt(l, sent)
-	l = h.config.Variant.Dressed(l, h.first, h.leaving)
-	r, err := h.store.Write(unwaiting(ctx), h.timeout(), l, h.writes.Standing())
-	if err == nil && h.confirm(r) {
-		h.extend(h.writes.Sent())
-	} else {
-		h.doubt = true
-		if settled := h.settle(ctx); settled != nil {
-			return errors.Join(err, settled)
-		}
-	}
-	switch {
-	case h.writes.Sent() == sent: // at most the answer was lost
-		return nil
-	case err == nil: // no success: the next write would follow at once
-		return fmt.Errorf("write Lease %s: the API server stored something else", h.config.Lease)
-	}
-	return err
-}
-
-func (h *Holder) attempt(l *coordinationv1.Lease, now clock.Reading) {
+	h.doubt = true
 	h.writesMu.Lock()
-	defer h.writesMu.Unlock()
-	h.writes.Record(l, now)
+	h.writes.Record(l, sent)
+	h.writesMu.Unlock()
+	return h.config.Variant.Dressed(l, h.first, h.leaving), base
 }
 
+// learn takes in a version of the record. If it is not ours, the term is over, and learn returns
+// ErrTaken. But an answer to a write is believed only if it is ours.
+func (h *Holder) learn(r lease.Record, asked clock.Reading, wrote bool) (outcome, error) {
+	known := h.writes.Standing()
+	if !h.confirm(r) {
+		if wrote {
+			return unchanged, nil
+		}
+		return settled, h.lostTo(r)
+	}
+	h.doubt = false
+	h.extend(h.writes.Sent())
+	if r.SameVersion(known) {
+		h.writesMu.Lock()
+		defer h.writesMu.Unlock()
+		h.writes.Unstored(asked)
+		return unchanged, nil
+	}
+	return changed, nil
+}
+
+// confirm reports whether r is a version of this term's record.
 func (h *Holder) confirm(r lease.Record) bool {
 	h.writesMu.Lock()
 	defer h.writesMu.Unlock()
@@ -392,31 +444,19 @@ func (h *Holder) settle(ctx context.Context) error {
 	}
 	patient, cancel := outliving(ctx)
 	defer cancel()
-	r, err := h.store.Get(unwaiting(patient), h.timeout())
+	asked := h.config.Clock.Now()
+	r, err := h.store.Get(unwaiting(patient, h.config.Timing.RenewInterval()),
+		min(h.config.Timing.RenewInterval(), h.left()))
 	if err != nil {
 		return err
 	}
-	if !h.confirm(r) {
-		return h.lostTo(r)
-	}
-	h.doubt = false
-	h.extend(h.writes.Sent())
-	return nil
+	_, err = h.learn(r, asked, false)
+	return err
 }
 
-// timeout bounds one request. A renewal is not waited for past the deadline.
-func (h *Holder) timeout() time.Duration {
-	left := h.releaseTime()
-	if h.releaseFrom == (clock.Reading{}) {
-		left = h.config.Timing.Left(h.writes.Sent(), h.config.Clock.Now())
-		left -= h.reserved
-	}
-	return min(h.config.Timing.RenewInterval(), left)
-}
-
-// releaseTime returns how long a release may still take.
-func (h *Holder) releaseTime() time.Duration {
-	return 4*h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.releaseFrom)
+// left returns how long the term may last without a renewal, also during its release.
+func (h *Holder) left() time.Duration {
+	return h.config.Timing.Left(h.writes.Sent(), h.config.Clock.Now())
 }
 
 // backoff grows the pause after failures from 100 ms to half a renew interval.

@@ -11,15 +11,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// unwaitingKey is the key of a context whose requests do not wait for longer than they may take.
+// unwaitingKey is the key of how long an answer may ask to wait.
 type unwaitingKey struct{}
 
-// unwaiting returns a context for the requests of a holder. If an answer asks to wait for longer than
-// such a request may take (Retry-After), the request fails at once instead of when its time is over: a
-// term would end with one or two attempts, although the API server may have recovered. The holder has
-// pauses of its own.
-func unwaiting(ctx context.Context) context.Context {
-	return context.WithValue(ctx, unwaitingKey{}, true)
+// unwaiting returns a context for the requests of a holder. If an answer asks to wait for longest or more
+// (Retry-After), the request fails at once: a term would end with one or two attempts, although the API
+// server may have recovered. The holder has pauses of its own.
+func unwaiting(ctx context.Context, longest time.Duration) context.Context {
+	return context.WithValue(ctx, unwaitingKey{}, longest)
 }
 
 // answers has the status of the last answer to a request of a [Store]. client-go repeats a request
@@ -33,12 +32,10 @@ type answers struct {
 // answersKey is the key of the *answers in the context of a request.
 type answersKey struct{}
 
-// observed returns a context for one request, which may take so long.
-func observed(ctx context.Context, timeout time.Duration) (context.Context, *answers) {
+// observed returns a context for one request.
+func observed(ctx context.Context) (context.Context, *answers) {
 	a := &answers{}
-	if ctx.Value(unwaitingKey{}) != nil {
-		a.longest = timeout
-	}
+	a.longest, _ = ctx.Value(unwaitingKey{}).(time.Duration)
 	return context.WithValue(ctx, answersKey{}, a), a
 }
 

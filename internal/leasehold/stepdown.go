@@ -21,7 +21,7 @@ func (h *Holder) stepDown() bool {
 	if h.Remaining() > h.config.StepDown || h.config.Health.sick != nil {
 		return false
 	}
-	h.stepped, h.reserved = true, 0
+	h.stepped = true
 	h.mu.Lock()
 	cause := &lease.LostError{
 		Lease: h.lease, Identity: h.identity, Holder: h.identity, RenewedAt: h.sent.Wall, Err: lease.ErrSteppedDown,
@@ -42,6 +42,7 @@ func (h *Holder) vacate(ctx context.Context, err error) error {
 	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, lease.ErrSteppedDown) {
 		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
 	}
+	h.abandon()
 	if err := h.finish(); err != nil {
 		h.DisarmKillTimer()
 		return err

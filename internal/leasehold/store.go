@@ -22,8 +22,8 @@ import (
 
 var leases = coordinationv1.Resource("leases")
 
-// Store reads and writes one Lease. Each request has a timeout; none is retried here. It is not for
-// concurrent use, except for one Watch beside the other methods.
+// Store reads and writes one Lease. It is not for concurrent use, except for one Watch beside the other
+// methods.
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
@@ -74,34 +74,36 @@ func (e *AccessError) Unwrap() error { return e.Err }
 
 // Get reads the record consistently. An absent Lease is not an error.
 func (s *Store) Get(ctx context.Context, timeout time.Duration) (lease.Record, error) {
-	return s.do(ctx, "get", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
-		l, err := s.client.Get(ctx, s.Name.Name, metav1.GetOptions{})
-		if kube.Absent(err, leases, s.Name.Name) {
-			return nil, nil
-		}
-		return l, err
-	})
+	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
+	defer cancel()
+	l, err := s.ask(bounded, "get", s.get)
+	return s.note(ctx, "get", l, err)
 }
 
-// Write creates l, or updates it if it has the version of a read. After any error the outcome is
-// unknown until the record was read again: even a conflict may be with an earlier write of ours. It
-// is also an error if the API server has stored another spec. Only the timeout cancels a write, not
-// the end of ctx, unless another lease steps down: an abandoned write may begin an unknown term.
-func (s *Store) Write(ctx context.Context, timeout time.Duration, l *coordinationv1.Lease, base lease.Record) (
-	lease.Record, error,
+func (s *Store) get(ctx context.Context) (*coordinationv1.Lease, error) {
+	l, err := s.client.Get(ctx, s.Name.Name, metav1.GetOptions{})
+	if kube.Absent(err, leases, s.Name.Name) {
+		return nil, nil
+	}
+	return l, err
+}
+
+// replacing returns the request that creates l, or updates it if base is known. After any error the
+// outcome is unknown until the record was read again: even a conflict may be with an earlier write of
+// ours. It is also an error if the API server has stored another spec.
+func (s *Store) replacing(l *coordinationv1.Lease, base lease.Record) (
+	verb string, request func(context.Context) (*coordinationv1.Lease, error),
 ) {
-	ctx, end := outliving(ctx)
-	defer end()
 	if !base.Exists() {
-		return s.do(ctx, "create", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return "create", func(ctx context.Context) (*coordinationv1.Lease, error) {
 			stored, err := s.client.Create(ctx, l, metav1.CreateOptions{})
 			return lease.AsSent(l, stored, err)
-		})
+		}
 	}
-	return s.do(ctx, "update", timeout, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	return "update", func(ctx context.Context) (*coordinationv1.Lease, error) {
 		stored, err := s.client.Update(ctx, l, metav1.UpdateOptions{})
 		return lease.AsSent(l, stored, err)
-	})
+	}
 }
 
 // The messages of requests that fail and are retried.
@@ -110,30 +112,39 @@ const (
 	requestSucceeds = "request succeeds again"
 )
 
-// do sends one request. It logs failures by verb.
-func (s *Store) do(ctx context.Context, verb string, timeout time.Duration,
-	request func(context.Context) (*coordinationv1.Lease, error),
-) (lease.Record, error) {
-	bounded, cancel := clock.WithTimeout(own(ctx), s.clock, timeout)
-	defer cancel()
-	bounded, answers := observed(bounded, timeout)
-	l, err := request(bounded)
+// ask sends one request, which ends with ctx.
+func (s *Store) ask(ctx context.Context, verb string, request func(context.Context) (*coordinationv1.Lease, error)) (
+	*coordinationv1.Lease, error,
+) {
+	ctx, answers := observed(ctx)
+	l, err := request(ctx)
 	if l != nil {
 		err = kube.Named(l, s.Name.Name, err)
 	}
+	switch {
+	case err == nil:
+		return l, nil
+	case ctx.Err() != nil: // a better reason than a cancelled context
+		err = answers.explain(context.Cause(ctx))
+	}
+	return nil, &AccessError{verb, s.Name, err}
+}
+
+// note takes in how a request has ended. It logs failures by verb.
+func (s *Store) note(ctx context.Context, verb string, l *coordinationv1.Lease, err error) (lease.Record, error) {
 	s.noteRefusal(verb, kube.AccessDenied(err), s.clock.Now())
-	if err == nil {
-		s.noteFailure(verb, nil)
-		return lease.RecordOf(l), nil
-	}
-	if bounded.Err() != nil { // a better reason than a cancelled context
-		err = answers.explain(context.Cause(bounded))
-	}
-	err = &AccessError{verb, s.Name, err}
-	if !isLostRace(err) && ctx.Err() == nil {
+	if err == nil || !isLostRace(err) && !gaveUp(ctx) {
 		s.noteFailure(verb, err)
 	}
-	return lease.Record{}, err
+	if err != nil {
+		return lease.Record{}, err
+	}
+	return lease.RecordOf(l), nil
+}
+
+// gaveUp reports whether ctx has ended for another reason than its time.
+func gaveUp(ctx context.Context) bool {
+	return ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded)
 }
 
 func (s *Store) noteFailure(verb string, err error) {
@@ -171,7 +182,7 @@ func (s *Store) Forgive() { clear(s.refused) }
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
 // Stop to end it. It logs failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
-	observing, answers := observed(own(ctx), openTimeout)
+	observing, answers := observed(own(ctx))
 	w, err := kube.Watch(observing, s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
 		return s.client.Watch(ctx, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
