@@ -15,6 +15,7 @@ import (
 func TestPluginIsLeftToItsParent(t *testing.T) {
 	c, err := adopt(t.Context())
 	require.NoError(t, err)
+	defer close(c.starts)
 	for range 200 {
 		require.NoError(t, exec.Command("/bin/true").Run())
 	}
