@@ -305,7 +305,7 @@ func TestClientConfigHasItsOwnConnection(t *testing.T) {
 		connection.Timeout, connection.QPS, connection.Burst = time.Minute, 1, 10
 		own := endpoints.ClientConfig(connection)
 		assert.Zero(c, own.Timeout)
-		assert.Equal(c, float32(1), connection.QPS, "the caller's config is not changed")
+		assert.InDelta(c, 1, connection.QPS, 0, "the caller's config is not changed")
 		connection.UserAgent, own.UserAgent = "shared", "own"
 		core, logs := observer.New(zapcore.WarnLevel)
 		for _, config := range []*rest.Config{connection, own} {

@@ -26,7 +26,8 @@ func (p *pass) run(ctx context.Context) error {
 	now, publishing := p.readPublished(ctx) // before the store: see publisher.read
 	if publishing == nil {
 		p.serviceUID = now.service.UID
-		p.failures.Note("ports", p.missingPorts(now.service), "no client of the Service gets to a port of this instance",
+		p.failures.Note("ports", p.missingPorts(now.service),
+			"no client of the Service gets to a port of this instance",
 			"the Service has all ports of this instance")
 		p.failures.Note("families", p.missingFamilies(now.service),
 			"no client of the Service gets to an address of this instance",

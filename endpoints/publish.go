@@ -52,7 +52,8 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
-		return publication{}, requestError(ctx, "get", fmt.Sprintf("Service %v", p.service), corev1.Resource("services"),
+		return publication{}, requestError(ctx, "get", fmt.Sprintf("Service %v", p.service),
+			corev1.Resource("services"),
 			err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
@@ -89,7 +90,8 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
 		return nil, nil, nil
 	case err != nil:
-		return nil, nil, requestError(ctx, "get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
+		return nil, nil, requestError(ctx, "get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"),
+			err)
 	case e.Labels[legacyManagedBy] != ManagedBy:
 		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign,
 			legacyManagedBy, ManagedBy), nil

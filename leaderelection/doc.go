@@ -26,9 +26,9 @@
 //	  sent                                    has ended as early as possible takes over
 //
 // A leader counts from s, just before it sent the renewal that is in the record, or a read that did not
-// show it yet, not from the answer. It counts all time that may have passed, including suspension and forward steps of the
-// wall clock. A candidate counts from when it received that version, which is later, and takes over
-// by compare-and-swap on it. Neither compares its clock with a time from another process. So the
+// show it yet, not from the answer. It counts all time that may have passed, including suspension and
+// forward steps of the wall clock. A candidate counts from when it received that version, which is
+// later, and takes over by compare-and-swap on it. Neither compares its clock with a time from another process. So the
 // leader has been silent for M when the first successor may start. Latency, lost responses and
 // wrong clocks do not matter; M only has to cover how differently fast two clocks run in D.
 //

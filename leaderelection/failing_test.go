@@ -150,8 +150,8 @@ func TestCheckFailsWhenACandidatesRequestsHaveFailedForTooLong(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, r.Check(nil))
 		time.Sleep(time.Millisecond)
-		assert.EqualError(t, r.Check(nil), "leaderelection: lease ns/l: requests have failed for 10m0s: get Lease ns/l: "+
-			"the API server is down")
+		assert.EqualError(t, r.Check(nil), "leaderelection: lease ns/l: requests have failed for 10m0s: get "+
+			"Lease ns/l: the API server is down")
 		require.NotEmpty(t, f.lasted)
 		assert.Zero(t, f.lasted[0])
 		assert.InDelta(t, 10*time.Minute, f.lasted[len(f.lasted)-1], float64(interval3))

@@ -35,7 +35,7 @@ var mutations = []struct {
 		"SlowAnswers",
 	},
 	{
-		"a read counts for a write that was sent after it, and one that is older than what is known", "leasehold/swap.go",
+		"a read that may be older than what is known is believed", "leasehold/swap.go",
 		"	case !wrote && a.writes <= w.moved:", "	case a.writes < w.moved-1:",
 		"SlowAnswers",
 	},

@@ -205,7 +205,7 @@ func TestSlowWritesKeepTheMargin(t *testing.T) {
 			_, leads := a.after(10 * time.Second)
 			require.True(t, leads)
 			b.start(t)
-			<-a.lost
+			require.ErrorIs(t, <-a.lost, leaderelection.ErrLost)
 			ended := time.Now()
 			_, leads = b.after(time.Minute)
 			require.True(t, leads)

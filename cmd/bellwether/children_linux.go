@@ -199,7 +199,8 @@ func (o orphans) tell(s unix.Signal) (none bool) {
 		if group, _ := unix.Getpgid(pid); o.commands[group] {
 			continue
 		}
-		if from, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid)); strings.HasPrefix(from, "pipe:") && from != input {
+		from, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid))
+		if strings.HasPrefix(from, "pipe:") && from != input {
 			readers = append(readers, pid)
 		} else {
 			first = append(first, pid)

@@ -118,12 +118,6 @@ func childOf(t *testing.T, of *subprocess.Child) int {
 	return children[0]
 }
 
-// exists reports whether there is such a file.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // eventually waits until it is so.
 func eventually(t *testing.T, so func() bool, what string) {
 	t.Helper()

@@ -28,7 +28,8 @@ func main() {
 	switch command {
 	case "run":
 	case "help", "--help", "-help", "-h":
-		fmt.Printf("usage: %s\n\nRuns a program while it holds a Lease. bellwether run --help lists the flags.\n", usage)
+		fmt.Printf("usage: %s\n\nRuns a program while it holds a Lease. bellwether run --help lists the flags.\n",
+			usage)
 		return
 	default:
 		fmt.Fprintf(os.Stderr, "usage: %s\nbellwether run --help lists the flags.\n", usage)

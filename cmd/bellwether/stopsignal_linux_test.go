@@ -105,7 +105,8 @@ func TestTerminalResizes(t *testing.T) {
 
 func TestNamesOfSignals(t *testing.T) {
 	for name, number := range map[string]int{
-		"SIGQUIT": 3, "quit": 3, "3": 3, "WINCH": 28, "SIGRTMIN+3": 37, "rtmin": 34, "RTMAX-14": 50, "37": 37, "SIGPWR": 30,
+		"SIGQUIT": 3, "quit": 3, "3": 3, "WINCH": 28, "SIGRTMIN+3": 37, "rtmin": 34, "RTMAX-14": 50, "37": 37,
+		"SIGPWR": 30,
 	} {
 		s, err := signalOf(name)
 		require.NoError(t, err)

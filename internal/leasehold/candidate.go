@@ -334,7 +334,7 @@ func (c *Candidate) swap(ctx context.Context, next func(metav1.MicroTime) *coord
 			h, err = c.settle(r, wrote)
 			return settled, err
 		},
-	}).wait(ctx)
+	}).wait(ctx.Done())
 	if !known {
 		c.observation.Invalidate(isLostRace(err))
 	}

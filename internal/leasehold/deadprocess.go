@@ -64,7 +64,7 @@ func (s *Store) release(ctx context.Context, process string, d, interval time.Du
 			known = r
 			return changed, nil
 		},
-	}).wait(ctx)
+	}).wait(ctx.Done())
 }
 
 // sleepUntil waits for a reading of the ledger's clock, which may run while that of timers stands

@@ -52,7 +52,7 @@ func (h *Holder) Renew(ctx context.Context) error {
 	if over, err := h.beginRenewal(ctx); over {
 		return err
 	}
-	return h.endRenewal(h.swap.wait(ctx))
+	return h.endRenewal(h.swap.wait(ctx.Done()))
 }
 
 // beginRenewal begins a renewal if the work is healthy. Otherwise it is over, as Renew says.

@@ -252,8 +252,8 @@ func (h *Holder) noteRenewal(err error) {
 
 // join waits for the renewal under way, at most for a renew interval, and returns its error.
 func (h *Holder) join() error {
-	ended, end := context.WithCancel(context.Background())
-	end()
+	ended := make(chan struct{})
+	close(ended)
 	defer func() { h.swap = nil }()
 	return h.swap.wait(ended)
 }
@@ -348,7 +348,7 @@ func (h *Holder) Release(ctx context.Context) error {
 	h.leaving = false // it has left
 	pause := backoff(h.config.Timing)
 	for begin := h.config.Clock.Now(); ; {
-		err := h.newSwap(ctx, h.releaseTime(begin), h.releasing()).wait(context.Background())
+		err := h.newSwap(ctx, h.releaseTime(begin), h.releasing()).wait(nil)
 		switch {
 		case err == nil:
 			h.ledger.Free() // not before: if this process dies, its supervisor goes on

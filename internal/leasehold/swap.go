@@ -81,7 +81,8 @@ const briefest = 100 * time.Millisecond
 func (s *Store) newSwap(ctx context.Context, d, interval time.Duration, read bool, c change) *swap {
 	d = max(0, d)
 	w := &swap{
-		store: s, change: c, begun: s.clock.Now(), duration: d, interval: interval, answers: make(chan reply, roomy), moved: -1,
+		store: s, change: c, begun: s.clock.Now(), duration: d, interval: interval, answers: make(chan reply, roomy),
+		moved: -1,
 	}
 	ctx, release := outliving(ctx)
 	ctx, cancel := clock.WithTimeout(own(ctx), s.clock, d)
@@ -114,9 +115,8 @@ func (w *swap) due() <-chan time.Time {
 	return w.timer.C()
 }
 
-// wait runs the swap to its end. After the end of ctx that comes within an interval.
-func (w *swap) wait(ctx context.Context) error {
-	ended := ctx.Done()
+// wait runs the swap to its end, which comes within an interval once the channel is closed.
+func (w *swap) wait(ended <-chan struct{}) error {
 	for {
 		select {
 		case a := <-w.answers:

@@ -124,7 +124,8 @@ func TestNoWorkBeginsPastTheDeadline(t *testing.T) {
 			Clock: clock.System(), Log: zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {},
 			OnFinish: func() {},
-			Health:   NewHealth(nil), Contact: kube.NewContact(clock.System(), nil), OnRenewal: func(time.Duration, error) {},
+			Health:   NewHealth(nil), Contact: kube.NewContact(clock.System(), nil),
+			OnRenewal: func(time.Duration, error) {},
 		}).Try(t.Context())
 		require.NoError(t, err)
 		stall(h.Term)

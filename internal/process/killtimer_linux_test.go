@@ -324,8 +324,8 @@ func TestKillTimerIsRefused(t *testing.T) {
 		{"if timers may be created but not set", "may not set", "unsupported: true: kill timer: timer_settime: "},
 		{
 			"for now, if the user has too many signals pending", "no signals left",
-			"unsupported: false: kill timer: timer_create: RLIMIT_SIGPENDING (ulimit -i) must allow this user one more " +
-				"signal (it is 0): ",
+			"unsupported: false: kill timer: timer_create: RLIMIT_SIGPENDING (ulimit -i) must allow this user one " +
+				"more signal (it is 0): ",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -304,7 +304,8 @@ func TestProcIsOfTheNamespace(t *testing.T) {
 	assert.Equal(t, "<nil>", c.Line())
 	assert.Equal(t, "exit status 0", c.End())
 	c = subprocess.New(t, "looks at /proc").StartAsPID1() // and the /proc of before
-	assert.Equal(t, fmt.Sprintf("/proc: must be of this process' own pid namespace, in which it is 1 (it is %d there): "+
+	assert.Equal(t, fmt.Sprintf("/proc: must be of this process' own pid namespace, in which it is 1 (it is %d "+
+		"there): "+
 		"mount it again, as unshare --mount-proc does", c.Process.Pid), c.Line())
 	assert.Equal(t, "exit status 0", c.End())
 }
