@@ -142,7 +142,9 @@ func TestTermOutlastsSilence(t *testing.T) {
 		{"a webhook of 3 s", func() func(*http.Request) time.Duration { return webhook(3 * time.Second) }},
 		{"a webhook of 5 s", func() func(*http.Request) time.Duration { return webhook(5 * time.Second) }},
 		{"a webhook of 8 s", func() func(*http.Request) time.Duration { return webhook(8 * time.Second) }},
-		{"a server that takes 2.5 s", func() func(*http.Request) time.Duration { return slow(2500 * time.Millisecond) }},
+		{"a server that takes 2.5 s", func() func(*http.Request) time.Duration {
+			return slow(2500 * time.Millisecond)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var wait func(*http.Request) time.Duration
