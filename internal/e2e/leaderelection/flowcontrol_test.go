@@ -72,7 +72,7 @@ func (w *workload) lead() {
 			default:
 			}
 		},
-		Hooks: leaderelection.Hooks{OnRenewal: func(latency time.Duration, err error) {
+		Hooks: leaderelection.Hooks{OnRenewal: func(latency time.Duration, _ error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.slowest = max(w.slowest, latency)

@@ -30,7 +30,8 @@ func TestRun(t *testing.T) {
 		e.daemons[name] = e.start("bellwether", e2e.Command{
 			Name: name, Supervised: true, Args: []string{
 				"run", "--kubeconfig", e.kubeconfig, "--namespace", namespace, "--lease", "turns",
-				"--duration", lease.String(), "--identity", name, "--grace=1s", "--", program, "-leave", "-name", name + e.dir,
+				"--duration", lease.String(), "--identity", name, "--grace=1s", "--", program, "-leave",
+				"-name", name + e.dir,
 			},
 			OnLine: func(line string) {
 				words := strings.Fields(line)
