@@ -96,7 +96,7 @@ var mutations = []struct {
 	},
 	{
 		"a supervisor releases what another process holds", "leasehold/deadprocess.go",
-		"if !r.WrittenBy(process) {", "if r.Holder() == \"\" {",
+		"case !r.WrittenBy(process):", "case r.Holder() == \"\":",
 		"Supervisors",
 	},
 	{

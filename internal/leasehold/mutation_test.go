@@ -46,9 +46,9 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a supervisor writes without a condition", File: "deadprocess.go",
-		Old: "		_, err = s.Write(ctx, timeout, r.Release(stamps.Next(now)), r)",
-		New: "		l := r.Release(stamps.Next(now))\n		l.ResourceVersion = \"\"\n" +
-			"		_, err = s.Write(ctx, timeout, l, r)",
+		Old: "return known.Release(stamps.Next(s.clock.Now().Wall)), known",
+		New: "l := known.Release(stamps.Next(s.clock.Now().Wall))\n			l.ResourceVersion = \"\"\n" +
+			"			return l, known",
 		Caught: "TestOrphanIsReleasedByAConditionalWrite",
 	},
 	{
