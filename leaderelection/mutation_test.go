@@ -30,16 +30,6 @@ var mutations = []struct {
 		"Elections",
 	},
 	{
-		"a read counts for a write that is stored", "lease/writelog.go",
-		"if pending && asked.SinceAtLeast(a.sent) > 0 {", "if asked.SinceAtLeast(a.sent) > 0 {",
-		"SlowAnswers",
-	},
-	{
-		"a read that may be older than what is known is believed", "leasehold/swap.go",
-		"	case !wrote && a.writes <= w.moved:", "	case a.writes < w.moved-1:",
-		"SlowAnswers",
-	},
-	{
 		"there is no margin", "lease/deadline.go",
 		"return t.Duration - t.Margin - now.SinceAtMost(sent)", "return t.Duration - now.SinceAtMost(sent)",
 		"Elections",

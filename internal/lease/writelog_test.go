@@ -40,6 +40,24 @@ func TestTermCountsFromTheStoredWrite(t *testing.T) {
 	assert.Equal(t, reading(6*time.Second), c.Sent())
 }
 
+// A read that was sent after 5 s has shown the first write: the second was stored later, if at all.
+func TestTermCountsFromTheReadBeforeTheStoredWrite(t *testing.T) {
+	c, first, _, _ := renewing(t)
+	c.Unstored(reading(5 * time.Second))
+	require.True(t, c.Match(RecordOf(first)))
+	assert.Equal(t, reading(0), c.Sent(), "it was stored before the read")
+
+	c, _, second, _ := renewing(t)
+	c.Unstored(reading(5 * time.Second))
+	require.True(t, c.Match(version(second, "2", nil)))
+	assert.Equal(t, reading(5*time.Second), c.Sent())
+
+	c, _, _, third := renewing(t)
+	c.Unstored(reading(5 * time.Second))
+	require.True(t, c.Match(version(third, "2", nil)))
+	assert.Equal(t, reading(6*time.Second), c.Sent(), "it was sent after the read")
+}
+
 func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {
 	for _, c := range []struct {
 		name   string
