@@ -54,8 +54,8 @@ func (s *Store) release(ctx context.Context, process string, d, interval time.Du
 		},
 		learn: func(r lease.Record, _ clock.Reading, wrote bool) (outcome, error) {
 			switch {
-			case wrote:
-				return settled, nil
+			case wrote, r.Released() && r.UID() == known.UID() && r.Transitions() == known.Transitions():
+				return settled, nil // at most the answer was lost
 			case !r.WrittenBy(process):
 				return settled, fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
 			case r.SameVersion(known):
