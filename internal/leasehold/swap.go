@@ -43,7 +43,7 @@ type swap struct {
 
 // change is what a swap is for.
 type change struct {
-	// next records and returns the next write in place of base. Nil: the record is only read.
+	// next records and returns the next write in place of base.
 	next func() (l *coordinationv1.Lease, base lease.Record)
 	// learn takes in a version that was read, or that a write has stored, after the time asked.
 	learn func(r lease.Record, asked clock.Reading, wrote bool) (outcome, error)
@@ -91,7 +91,7 @@ func (s *Store) newSwap(ctx context.Context, d, interval time.Duration, read boo
 		release()
 	}
 	w.timer = s.clock.NewTimer(w.pause())
-	if read || c.next == nil {
+	if read {
 		w.read()
 	} else {
 		w.write()
@@ -165,7 +165,7 @@ func (w *swap) again() {
 	if w.change.late != nil {
 		w.change.late(silence)
 	}
-	if w.silent++; w.silent == 2 && w.change.next != nil {
+	if w.silent++; w.silent == 2 {
 		w.store.log.Warn("no answer to a write of the Lease, which is being repeated", zap.Error(silence),
 			zap.String("possible cause", w.suspect()))
 	}
