@@ -39,9 +39,8 @@ type Reconciler struct {
 	serviceUID  types.UID
 	rightsAsked bool // which rights are missing
 	failures    *kube.Failures
+	contact     *kube.Contact     // of rounds
 	malformed   map[string]string // mark, by key
-
-	health health // has a lock of its own
 }
 
 // New returns a reconciler. It sends no request. The error joins one error for each rule that
@@ -62,7 +61,8 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		expiry:      expiry{interval: config.Interval},
 		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
-		mayBeStale:  true, failures: kube.NewFailures(config.Logger, config.clock), malformed: map[string]string{},
+		mayBeStale:  true, failures: kube.NewFailures(config.Logger, config.clock),
+		contact: kube.NewContact(config.clock, nil), malformed: map[string]string{},
 	}, nil
 }
 
@@ -228,7 +228,7 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 		}
 	}
 	r.failures.Note("round", err, "round failed in part, retrying", "round succeeded again")
-	r.health.observe(r.config.clock.Now(), err)
+	r.contact.Note(err)
 	if kube.RoleMissing(err) && !r.rightsAsked {
 		r.rightsAsked = true
 		r.sayMissingRights(ctx)

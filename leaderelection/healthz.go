@@ -24,7 +24,7 @@ func (e *Elector) Check(*http.Request) error {
 			return fmt.Errorf("leaderelection: %w", err)
 		}
 	}
-	if err := e.contact.Check(e.config.MaxFailing); err != nil {
+	if err := e.contact.Check("requests", e.config.MaxFailing); err != nil {
 		return fmt.Errorf("leaderelection: lease %s: %w", e.config.lease(), err)
 	}
 	return nil

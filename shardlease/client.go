@@ -29,7 +29,7 @@ func (l *Lease) Check(*http.Request) error {
 			return fmt.Errorf("shardlease: %w", err)
 		}
 	}
-	if err := l.contact.Check(l.config.MaxFailing); err != nil {
+	if err := l.contact.Check("requests", l.config.MaxFailing); err != nil {
 		return fmt.Errorf("shardlease: lease %s: %w", l.config.lease(), err)
 	}
 	return nil

@@ -51,13 +51,14 @@ func (c *Contact) Note(err error) {
 // End notes that nothing is tried any more.
 func (c *Contact) End() { c.Note(nil) }
 
-// Check returns an error if all attempts have failed for at least limit; zero: never.
-func (c *Contact) Check(limit time.Duration) error {
+// Check returns an error if all attempts have failed for at least limit; zero: never. The error calls them
+// by what they are, such as requests.
+func (c *Contact) Check(what string, limit time.Duration) error {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lasted := now.SinceAtLeast(c.since); c.err != nil && limit > 0 && lasted >= limit {
-		return fmt.Errorf("requests have failed for %v: %w", lasted.Round(time.Second), c.err)
+		return fmt.Errorf("%s have failed for %v: %w", what, lasted.Round(time.Second), c.err)
 	}
 	return nil
 }
