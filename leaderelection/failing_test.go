@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,12 +132,22 @@ func TestExpiredCredentialsEndACandidateAsAMissingRightDoes(t *testing.T) {
 
 // failing collects the calls of OnFailing.
 type failing struct {
+	mu     sync.Mutex
 	lasted []time.Duration
 	errs   []error
 }
 
 func (f *failing) on(lasted time.Duration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.lasted, f.errs = append(f.lasted, lasted), append(f.errs, err)
+}
+
+// calls returns the arguments of all calls up to now.
+func (f *failing) calls() (lasted []time.Duration, errs []error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.lasted), slices.Clone(f.errs)
 }
 
 func TestCheckFailsWhenACandidatesRequestsHaveFailedForTooLong(t *testing.T) {
@@ -152,16 +164,18 @@ func TestCheckFailsWhenACandidatesRequestsHaveFailedForTooLong(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		assert.EqualError(t, r.Check(nil), "leaderelection: lease ns/l: requests have failed for 10m0s: get "+
 			"Lease ns/l: the API server is down")
-		require.NotEmpty(t, f.lasted)
-		assert.Zero(t, f.lasted[0])
-		assert.InDelta(t, 10*time.Minute, f.lasted[len(f.lasted)-1], float64(interval3))
-		assert.ErrorContains(t, f.errs[len(f.errs)-1], "the API server is down")
+		lasted, errs := f.calls()
+		require.NotEmpty(t, lasted)
+		assert.Zero(t, lasted[0])
+		assert.InDelta(t, 10*time.Minute, lasted[len(lasted)-1], float64(interval3))
+		assert.ErrorContains(t, errs[len(errs)-1], "the API server is down")
 		r.set(&r.refuse, nil)
 		time.Sleep(interval3)
 		synctest.Wait()
 		assert.NoError(t, r.Check(nil))
-		assert.Zero(t, f.lasted[len(f.lasted)-1])
-		assert.NoError(t, f.errs[len(f.errs)-1])
+		lasted, errs = f.calls()
+		assert.Zero(t, lasted[len(lasted)-1])
+		assert.NoError(t, errs[len(errs)-1])
 		require.NoError(t, r.stop())
 	})
 }
@@ -195,14 +209,17 @@ func TestRequestsOfACandidateThatFollowsDoNotFail(t *testing.T) {
 		synctest.Wait()
 		assert.NoError(t, leader.Check(nil))
 		assert.NoError(t, candidate.Check(nil))
-		assert.Empty(t, f.errs)
+		_, errs := f.calls()
+		assert.Empty(t, errs)
 		leader.set(&leader.refuse, down)
 		time.Sleep(2*interval3 + interval3/2)
-		require.NotEmpty(t, f.errs, "a leader that cannot renew")
+		_, errs = f.calls()
+		require.NotEmpty(t, errs, "a leader that cannot renew")
 		leader.set(&leader.refuse, nil)
 		time.Sleep(interval3)
 		synctest.Wait()
-		assert.NoError(t, f.errs[len(f.errs)-1])
+		_, errs = f.calls()
+		assert.NoError(t, errs[len(errs)-1])
 		require.NoError(t, candidate.stop())
 		require.NoError(t, leader.stop())
 	})

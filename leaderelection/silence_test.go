@@ -3,6 +3,7 @@ package leaderelection_test
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,12 +70,15 @@ func slow(d time.Duration) func(*http.Request) time.Duration {
 	return func(*http.Request) time.Duration { return d }
 }
 
+// waits makes a wait of silence, in the bubble in which it is used.
+type waits func() func(*http.Request) time.Duration
+
 // ours runs our elector for an hour, and returns how many terms were lost.
-func ours(t *testing.T, wait func(*http.Request) time.Duration) (lost int, led time.Duration) {
+func ours(t *testing.T, wait waits) (lost int, led time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config := apisim.NewServer().Client("a").Config()
-		config.Transport = silence{config.Transport, wait}
+		config.Transport = silence{config.Transport, wait()}
 		client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 		require.NoError(t, err)
 		elector, err := leaderelection.New(client, leaderelection.Config{
@@ -94,17 +98,17 @@ func ours(t *testing.T, wait func(*http.Request) time.Duration) (lost int, led t
 }
 
 // theirs is ours with client-go's elector and its customary durations.
-func theirs(t *testing.T, wait func(*http.Request) time.Duration) (lost int, led time.Duration) {
+func theirs(t *testing.T, wait waits) (lost int, led time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config := apisim.NewServer().Client("a").Config()
-		config.Transport = silence{config.Transport, wait}
+		config.Transport = silence{config.Transport, wait()}
 		client, err := kubernetes.NewForConfig(config)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+30*time.Second)
 		defer cancel()
 		for ctx.Err() == nil {
-			var begin time.Time
+			began := make(chan time.Time, 1)
 			electors.RunOrDie(ctx, electors.LeaderElectionConfig{
 				Lock: &resourcelock.LeaseLock{
 					LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "l"}, Client: client.CoordinationV1(),
@@ -112,11 +116,14 @@ func theirs(t *testing.T, wait func(*http.Request) time.Duration) (lost int, led
 				},
 				LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 				Callbacks: electors.LeaderCallbacks{
-					OnStartedLeading: func(context.Context) { begin = time.Now() }, OnStoppedLeading: func() {},
+					OnStartedLeading: func(context.Context) { began <- time.Now() }, OnStoppedLeading: func() {},
 				},
 			})
-			if !begin.IsZero() {
+			synctest.Wait()
+			select {
+			case begin := <-began:
 				led += time.Since(begin)
+			default:
 			}
 			if ctx.Err() == nil {
 				lost++
@@ -130,7 +137,7 @@ func theirs(t *testing.T, wait func(*http.Request) time.Duration) (lost int, led
 func TestTermOutlastsSilence(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		wait func() func(*http.Request) time.Duration
+		wait waits
 	}{
 		{"outages of 2 s", func() func(*http.Request) time.Duration { return outages(2*time.Second, time.Minute) }},
 		{"outages of 5 s", func() func(*http.Request) time.Duration { return outages(5*time.Second, time.Minute) }},
@@ -147,16 +154,8 @@ func TestTermOutlastsSilence(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var wait func(*http.Request) time.Duration
-			within := func(r *http.Request) time.Duration { // made in the bubble
-				if wait == nil {
-					wait = c.wait()
-				}
-				return wait(r)
-			}
-			lost, led := ours(t, within)
-			wait = nil
-			peer, peerLed := theirs(t, within)
+			lost, led := ours(t, c.wait)
+			peer, peerLed := theirs(t, c.wait)
 			t.Logf("lost: %d, client-go %d; led for %v, client-go %v", lost, peer, led, peerLed)
 			assert.Zero(t, lost)
 			assert.Greater(t, led, time.Hour-time.Minute)
@@ -167,9 +166,9 @@ func TestTermOutlastsSilence(t *testing.T) {
 // A read proves that a write was not stored before. It does not prove that it will be.
 func TestReadsAloneKeepNoTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := false
+		var hang atomic.Bool
 		a := newSilent(t, "a", func(r *http.Request) time.Duration {
-			if hang && r.Method != http.MethodGet {
+			if hang.Load() && r.Method != http.MethodGet {
 				return -1
 			}
 			return 0
@@ -177,7 +176,7 @@ func TestReadsAloneKeepNoTerm(t *testing.T) {
 		a.start(t)
 		time.Sleep(time.Minute + time.Second)
 		require.True(t, a.IsLeader())
-		hang = true
+		hang.Store(true)
 		time.Sleep(usable)
 		assert.False(t, a.IsLeader())
 		said := a.logs.FilterMessage("no answer to a write of the Lease, which is being repeated").All()

@@ -2,6 +2,8 @@ package leaderelection_test
 
 import (
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,17 +13,31 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// throttling answers every request with 429, and asks to wait.
-func throttling(seconds string, asked *[]time.Time) func(*http.Request) *http.Response {
+// throttled are the requests that were answered with 429.
+type throttled struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+// by asks the sender of every request to wait for some seconds.
+func (q *throttled) by(seconds string) func(*http.Request) *http.Response {
 	return func(r *http.Request) *http.Response {
 		if r.URL.Query().Get("watch") != "" {
 			return nil
 		}
-		*asked = append(*asked, time.Now())
+		q.mu.Lock()
+		q.at = append(q.at, time.Now())
+		q.mu.Unlock()
 		resp := refusal(r, apierrors.NewTooManyRequestsError("slow down"))
 		resp.Header.Set("Retry-After", seconds)
 		return resp
 	}
+}
+
+func (q *throttled) times() []time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.at)
 }
 
 // The API server is overloaded for most of a term, and asks to wait for longer than the term lasts.
@@ -32,15 +48,15 @@ func TestALeaderThatIsThrottledIsBackInTime(t *testing.T) {
 		_, leads := c.after(time.Second)
 		require.True(t, leads)
 		time.Sleep(interval3 / 2) // the deadline is now usable - interval3/2 away
-		var asked []time.Time
-		c.set(throttling("30", &asked))
+		var asked throttled
+		c.set(asked.by("30"))
 		time.Sleep(usable - interval3/2 - 2*time.Second)
 		c.set(nil)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Empty(t, c.lost)
 		assert.True(t, c.IsLeader())
-		assert.Less(t, len(asked), 30, "it does not hammer")
+		assert.Less(t, len(asked.times()), 30, "it does not hammer")
 		c.stop(t)
 	})
 }
@@ -52,8 +68,8 @@ func TestALeaderThatIsThrottledLosesItsTermAtTheDeadline(t *testing.T) {
 		_, leads := c.after(time.Second)
 		require.True(t, leads)
 		begin := time.Now()
-		var asked []time.Time
-		c.set(throttling("30", &asked))
+		var asked throttled
+		c.set(asked.by("30"))
 		assert.ErrorContains(t, <-c.lost, "slow down")
 		assert.LessOrEqual(t, time.Since(begin), usable)
 		c.set(nil)
@@ -69,13 +85,14 @@ func TestALeaderWaitsAsLongAsItIsAskedToIfThatFits(t *testing.T) {
 		c.start(t)
 		_, leads := c.after(time.Second)
 		require.True(t, leads)
-		var asked []time.Time
-		c.set(throttling("1", &asked))
+		var asked throttled
+		c.set(asked.by("1"))
 		time.Sleep(interval3 + interval3 - time.Millisecond) // the first renewal, until its time is over
 		c.set(nil)
-		require.Len(t, asked, 3)
-		for i := range asked[1:] {
-			assert.GreaterOrEqual(t, asked[i+1].Sub(asked[i]), time.Second)
+		at := asked.times()
+		require.Len(t, at, 3)
+		for i := range at[1:] {
+			assert.GreaterOrEqual(t, at[i+1].Sub(at[i]), time.Second)
 		}
 		time.Sleep(interval3)
 		assert.True(t, c.IsLeader())
