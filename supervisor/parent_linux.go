@@ -48,7 +48,10 @@ func newPage() (*page, *os.File, error) {
 		return nil, nil, fmt.Errorf("memfd_create: %w", err)
 	}
 	file := os.NewFile(uintptr(fd), "bellwether")
-	if err := unix.Ftruncate(fd, int64(pageSize)); err != nil {
+	switch err := unix.Ftruncate(fd, int64(pageSize)); {
+	case errors.Is(err, unix.EFBIG):
+		return nil, nil, fmt.Errorf("ftruncate: RLIMIT_FSIZE (ulimit -f) must allow %d bytes: %w", pageSize, err)
+	case err != nil:
 		return nil, nil, fmt.Errorf("ftruncate: %w", err)
 	}
 	p, err := mapPage(fd)

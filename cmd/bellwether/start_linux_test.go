@@ -43,6 +43,7 @@ func TestLimitsAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct{ limit, name, exit string }{
 		{"ulimit -i 0", "RLIMIT_SIGPENDING (ulimit -i)", "exit status 69"},
+		{"ulimit -f 0", "RLIMIT_FSIZE (ulimit -f) must allow", "exit status 126"},
 	} {
 		t.Run(of.limit, func(t *testing.T) {
 			t.Parallel()
