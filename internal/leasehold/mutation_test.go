@@ -45,6 +45,11 @@ var mutations = []mutation.Mutation{
 		Caught: "TestClosedUpgradedConnectionsAreForgotten",
 	},
 	{
+		Name: "an older version replaces a newer one", File: "swap.go",
+		Old: "!wrote && a.writes <= w.moved", New: "!wrote && a.writes < 0",
+		Caught: "TestAnswersOfOvertakenReadsAreNotLearned",
+	},
+	{
 		Name: "a supervisor writes without a condition", File: "deadprocess.go",
 		Old: "return known.Release(stamps.Next(s.clock.Now().Wall)), known",
 		New: "l := known.Release(stamps.Next(s.clock.Now().Wall))\n			l.ResourceVersion = \"\"\n" +
