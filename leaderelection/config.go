@@ -56,8 +56,8 @@ type Config struct {
 
 	// ReleaseTimeout bounds how long the lead function may run after Run's context has ended. After
 	// it, OnLost is called and the Lease is not released, because work may be running. Set a Pod's
-	// terminationGracePeriodSeconds longer by seven renew intervals, for an API server that hangs
-	// (three for a renewal under way, four for the release), and by Margin if the guard is used.
+	// terminationGracePeriodSeconds longer by five renew intervals, for an API server that hangs
+	// (one for a renewal under way, four for the release), and by one more and Margin if the guard is used.
 	// Default: no limit.
 	ReleaseTimeout time.Duration
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // silence is a way to an API server on which requests may wait, and need not be answered.
@@ -97,6 +98,30 @@ func ours(t *testing.T, wait waits) (lost int, led time.Duration) {
 	return lost, led
 }
 
+// shards is ours with the lease of a shard.
+func shards(t *testing.T, wait waits) (lost int, led time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		config := apisim.NewServer().Client("a").Config()
+		config.Transport = silence{config.Transport, wait()}
+		client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
+		require.NoError(t, err)
+		shard, err := shardlease.New(client, shardlease.Config{
+			Namespace: "ns", Ring: "r", Identity: "a", OnLost: func(error) { lost++ },
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+30*time.Second)
+		defer cancel()
+		require.NoError(t, shard.Run(ctx, func(ctx context.Context) error {
+			begin := time.Now()
+			<-ctx.Done()
+			led += time.Since(begin)
+			return nil
+		}))
+	})
+	return lost, led
+}
+
 // theirs is ours with client-go's elector and its customary durations.
 func theirs(t *testing.T, wait waits) (lost int, led time.Duration) {
 	t.Helper()
@@ -155,10 +180,14 @@ func TestTermOutlastsSilence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lost, led := ours(t, c.wait)
+			lostShards, held := shards(t, c.wait)
 			peer, peerLed := theirs(t, c.wait)
-			t.Logf("lost: %d, client-go %d; led for %v, client-go %v", lost, peer, led, peerLed)
+			t.Logf("lost: %d, shards %d, client-go %d; held for %v, shards %v, client-go %v",
+				lost, lostShards, peer, led, held, peerLed)
 			assert.Zero(t, lost)
+			assert.Zero(t, lostShards)
 			assert.Greater(t, led, time.Hour-time.Minute)
+			assert.Greater(t, held, time.Hour-time.Minute)
 		})
 	}
 }

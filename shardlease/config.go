@@ -72,7 +72,7 @@ type Config struct {
 
 	// ReleaseTimeout bounds how long work, and the functions of [Lease.AddReleaseGate], may run
 	// after Run's context has ended. After it, OnLost is called and the lease is not released. Set
-	// a Pod's terminationGracePeriodSeconds longer by seven renew intervals and a Margin. Default:
+	// a Pod's terminationGracePeriodSeconds longer by six renew intervals and a Margin. Default:
 	// no limit.
 	ReleaseTimeout time.Duration
 
