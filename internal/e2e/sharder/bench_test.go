@@ -180,7 +180,7 @@ func BenchmarkSharderAssignment(b *testing.B) {
 	const objects = 10_000
 	rates := map[string][]float64{}
 	measure := func(a assigner) {
-		f := newCrowd(b, lasting)
+		f := newCrowd(b)
 		f.create(objects)
 		holdLease(b, f, "a")
 		ctx, cancel := context.WithCancel(b.Context())
@@ -225,7 +225,7 @@ func BenchmarkSharderLatency(b *testing.B) {
 	const objects = 1_000
 	for _, a := range []assigner{bare, ours} {
 		b.Run(a.name, func(b *testing.B) {
-			f := newCrowd(b, lasting)
+			f := newCrowd(b)
 			holdLease(b, f, "a")
 			ctx, cancel := context.WithCancel(b.Context())
 			assigned := make(chan string, objects+1)

@@ -54,7 +54,7 @@ func TestWhatControllersCopy(t *testing.T) {
 }
 
 func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
-	f := newFleetIn(t, cp, lasting, deployments, replicaSets)
+	f := newFleetIn(t, cp, deployments, replicaSets)
 	// What work writes would be copied, too. What copies have changed unseen is found by a scan.
 	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=2s"}
 	f.start("a", args...)

@@ -151,7 +151,7 @@ func (f *fleet) requireRepaired(all []object, members ...string) {
 func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, brief)
+		f := newFleet(t)
 		ab, abc := []string{"a", "b"}, []string{"a", "b", "c"}
 		share := func(all []object, before, after string) []object {
 			return ownedBy(ownedBy(all, before, ab...), after, abc...)

@@ -22,10 +22,7 @@ import (
 )
 
 const (
-	// lasting is the D of leases that are to outlast a busy machine, and brief the D of those that
-	// are to expire.
-	lasting = 15 * time.Second
-	brief   = 8 * time.Second
+	duration = 15 * time.Second // of leases: a busy machine can keep those
 
 	poll = 50 * time.Millisecond
 
@@ -85,34 +82,28 @@ type fleet struct {
 }
 
 // newFleet returns a fleet without replicas, for objects of these kinds; none: ConfigMaps.
-func newFleet(t *testing.T, kinds ...kind) *fleet {
+func newFleet(t testing.TB, kinds ...kind) *fleet {
 	t.Helper()
-	return newFleetOf(t, lasting, kinds...)
-}
-
-// newFleetOf returns one whose leases last for so long.
-func newFleetOf(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
-	t.Helper()
-	return newFleetIn(t, shared, duration, kinds...)
+	return newFleetIn(t, shared, kinds...)
 }
 
 // newFleetIn returns one in a control plane.
-func newFleetIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kinds ...kind) *fleet {
+func newFleetIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
 	t.Helper()
-	f := newCrowdIn(t, cp, duration, kinds...)
-	f.build, f.patience = []string{"-race"}, 2*time.Minute
+	f := newCrowdIn(t, cp, kinds...)
+	f.build, f.patience = []string{"-race"}, 5*time.Minute
 	f.referee = newReferee(f)
 	return f
 }
 
 // newCrowd returns a fleet without a referee, whose replicas are built as users build them: for
 // measuring.
-func newCrowd(t testing.TB, duration time.Duration, kinds ...kind) *fleet {
+func newCrowd(t testing.TB, kinds ...kind) *fleet {
 	t.Helper()
-	return newCrowdIn(t, shared, duration, kinds...)
+	return newCrowdIn(t, shared, kinds...)
 }
 
-func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, duration time.Duration, kinds ...kind) *fleet {
+func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
 	t.Helper()
 	if len(kinds) == 0 {
 		kinds = []kind{configMaps}

@@ -50,7 +50,7 @@ const maxLag = 3 * time.Second
 func TestNoMovedObjectBeginsStale(t *testing.T) {
 	t.Parallel()
 	const roots, firsts = 100, 100
-	f := newCrowd(t, lasting)
+	f := newCrowd(t)
 	f.patience = 2 * time.Minute
 	f.children = []kind{secretKind, serviceAccountKind}
 	f.create(roots)

@@ -28,7 +28,7 @@ func BenchmarkSharderMemoryOfLargeObjects(b *testing.B) {
 func measureMemory(b *testing.B, annotated int, counts ...int) {
 	b.Helper()
 	const scans = 3
-	f := newCrowd(b, lasting)
+	f := newCrowd(b)
 	f.annotated = annotated
 	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
 	f.start("a", "-lease-only")

@@ -60,7 +60,7 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleetOf(t, brief, configMaps)
+				f := newFleet(t, configMaps)
 				config := f.user("a") // has no right to any other kind
 				f.kinds = []kind{test.kind}
 				p := f.startAs(config, "a", test.args...)

@@ -18,7 +18,7 @@ import (
 func TestMigrationToShardsAndBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, brief)
+		f := newFleet(t)
 		f.create(many)
 		all := f.list()
 		a := f.join("a", "-plain")

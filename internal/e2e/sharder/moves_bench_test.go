@@ -31,7 +31,7 @@ import (
 // assigned to another one, from the release until the last of them carries its label. Beside it the
 // bare loop patches a label of the same objects, as many at a time.
 func BenchmarkSharderRelease(b *testing.B) {
-	f := newCrowd(b, lasting)
+	f := newCrowd(b)
 	f.create(moving)
 	holdLease(b, f, "a")
 	release := holdLease(b, f, "b")
@@ -45,7 +45,7 @@ func BenchmarkSharderRelease(b *testing.B) {
 // BenchmarkSharderDeath is the same for a shard whose process is killed and released by its
 // supervisor.
 func BenchmarkSharderDeath(b *testing.B) {
-	f := newCrowd(b, lasting)
+	f := newCrowd(b)
 	f.create(moving)
 	holdLease(b, f, "a")
 	dies := f.start("b", "-supervised", "-min-uptime=-1ns", "-without-sharder")
@@ -62,7 +62,7 @@ func BenchmarkSharderDeath(b *testing.B) {
 // but let go of them, and how many writes each takes. Beside it the bare loop, three times an
 // object.
 func BenchmarkSharderJoin(b *testing.B) {
-	f := newCrowd(b, lasting)
+	f := newCrowd(b)
 	f.create(moving)
 	r := &rebalance{b: b, f: f, settled: make(chan struct{}, 10)}
 	runLease(b, f, "a", func(ctx context.Context, lease *shardlease.Lease) { idle(ctx, b, f, lease, &r.writes) })

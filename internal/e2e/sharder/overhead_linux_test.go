@@ -74,7 +74,7 @@ func BenchmarkSharderOverhead(b *testing.B) {
 			s.f = s.of.f
 			continue
 		}
-		s.f = newCrowd(b, lasting)
+		s.f = newCrowd(b)
 		for i := range objects {
 			objects := s.f.client.CoreV1().ConfigMaps(s.f.namespace)
 			o, err := objects.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

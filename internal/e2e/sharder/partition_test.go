@@ -21,7 +21,7 @@ func TestShardThatIsCutOff(t *testing.T) {
 			t.Run(name+", a "+role, func(t *testing.T) {
 				t.Parallel()
 				e2e.Repeat(t, func(t *testing.T) {
-					f := newFleetOf(t, brief)
+					f := newFleet(t)
 					f.create(many)
 					proxy, err := shared.Proxy()
 					require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, brief)
+		f := newFleet(t)
 		stuck := func(all []object) []object { return ownedBy(ownedBy(all, "b", "a", "b"), "c", "a", "b", "c") }
 		f.createUntil(func(all []object) bool { return len(stuck(all)) > 0 })
 		f.start("a", "-overdue-after=1s")
@@ -110,7 +110,7 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleetOf(t, brief)
+				f := newFleet(t)
 				// or there is no middle
 				f.createUntil(func(all []object) bool {
 					return len(moved(all, []string{"a", "b"}, []string{"a", "b", "c"})) > 4

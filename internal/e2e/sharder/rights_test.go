@@ -20,7 +20,8 @@ import (
 func TestMissingRightsAreSaidTogether(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, time.Minute) // a replica ends if it is refused for so long
+		f := newFleet(t)
+		f.duration = time.Minute // a replica ends if it is refused for so long
 		user := f.namespace + "-a"
 		rules, _ := f.rules()
 		lacking := map[string]string{"leases": "create", "configmaps": "patch"}

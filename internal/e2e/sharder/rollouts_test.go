@@ -33,7 +33,7 @@ func TestRollOutsBesideTheRealControllers(t *testing.T) {
 		lasts, err = time.ParseDuration(soak)
 		require.NoError(t, err)
 	}
-	f := newFleetIn(t, e2e.Start(t, e2e.Options{ControllerManager: true}), lasting, deployments, replicaSets)
+	f := newFleetIn(t, e2e.Start(t, e2e.Options{ControllerManager: true}), deployments, replicaSets)
 	f.children = []kind{podKind}
 	for _, name := range []string{"a", "b"} {
 		f.start(name, "-work=100ms", "-pace=1s", "-scan-interval=5s")

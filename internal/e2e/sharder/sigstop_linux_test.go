@@ -19,7 +19,7 @@ import (
 func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, brief)
+		f := newFleet(t)
 		f.create(many)
 		f.start("a", "-write")
 		b := f.start("b", "-without-sharder", "-kernel-deadline", "-write", "-work=10ms", "-stubborn", "-pace=50ms")
@@ -43,7 +43,7 @@ func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 func TestStoppedShardExitsWhenItWakes(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleetOf(t, brief)
+		f := newFleet(t)
 		f.create(many)
 		f.start("a")
 		b := f.start("b", "-without-sharder", "-work=10ms", "-stubborn", "-pace=50ms")

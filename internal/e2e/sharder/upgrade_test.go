@@ -22,7 +22,7 @@ func TestUpgradeFromBeforeTheSplit(t *testing.T) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	f := newFleetOf(t, brief)
+	f := newFleet(t)
 	f.create(many)
 	names := []string{"a", "b", "c"}
 	replicas := map[string]*e2e.Process{}
