@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -109,9 +108,7 @@ func (c *candidate) inspect(ctx context.Context, s *contender) error {
 			fenced, err = c.config.fence.Ended(ctx, pod)
 			return err
 		})
-		if err != nil {
-			c.sayOnce("the Fence failed for Pod "+s.name, zap.Error(err))
-		}
+		c.failures.Note("fence "+s.name, err, "the Fence failed for Pod "+s.name, "")
 		s.fenced = err == nil && fenced // in this order: an abandoned call may still write fenced
 	}
 	return nil

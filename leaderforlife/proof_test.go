@@ -190,7 +190,7 @@ func (u *unreachable) Ended(context.Context, *corev1.Pod) (bool, error) {
 	return false, reset(u.asked.Add(1))
 }
 
-func TestFenceThatCannotConnectIsSaidOnce(t *testing.T) {
+func TestFenceThatCannotConnectIsSaidEveryTenMinutes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start(w.pod("a"))
 		require.Equal(t, []string{"a"}, w.leaders())
@@ -198,7 +198,9 @@ func TestFenceThatCannotConnectIsSaidOnce(t *testing.T) {
 		b := w.start(w.pod("b"), leader.WithFence(u))
 		time.Sleep(time.Hour)
 		assert.Greater(t, u.asked.Load(), int32(100))
-		assert.Equal(t, 1, b.logs.FilterMessageSnippet("the Fence failed").Len())
+		said := b.logs.FilterMessageSnippet("the Fence failed").All()
+		assert.Len(t, said, 6)
+		assert.NotEmpty(t, said[len(said)-1].ContextMap()["for"])
 	})
 }
 

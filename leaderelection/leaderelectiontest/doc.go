@@ -14,6 +14,9 @@
 // long that takes. To release the Lease, end the context of Run, as at the end of the process. All of
 // it works in a bubble of testing/synctest, too, and in parallel tests.
 //
+// A fake of client-go serves one request at a time. So a reactor of yours that sleeps delays all others,
+// and in a bubble, where time stands still for them, a test may never end.
+//
 // A loss does not end the process: OnLost returns, so Run waits for the work to return, and contends
 // again. An assertion that fails in the work ends it as a return does, and fails its test.
 package leaderelectiontest
