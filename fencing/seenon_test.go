@@ -153,9 +153,12 @@ func TestMachineThatIsOffAlreadyAndAnotherLeader(t *testing.T) {
 				a = change(w, a)
 				defer a.stop()
 				w.eventually(20*time.Minute, "the pod is released", func() bool { return len(w.pods("n1")) == 0 })
-				w.ends("n1", v1alpha1.PhaseFinal)
+				w.ends("n1", v1alpha1.PhaseGivenUp)
 				assert.Empty(t, breaches())
 				assert.Equal(t, 1, w.rack.Count("n1", "power", agent.ActionOff))
+				assert.Zero(t, w.rack.Count("n1", "power", agent.ActionOn), "somebody may be working on the machine")
+				w.rack.Set("n1", true) // when that is over
+				w.ends("n1", v1alpha1.PhaseFinal)
 			})
 		})
 	}

@@ -128,6 +128,11 @@ type Device struct {
 	//
 	// +optional
 	Touched bool `json:"touched,omitempty"`
+	// FoundOff is set when it was read off before the first command: somebody else has switched it off. It
+	// is not switched on again.
+	//
+	// +optional
+	FoundOff bool `json:"foundOff,omitempty"`
 	// SeenOff is set when it was read off after that. It is not switched off again in this
 	// incident.
 	//

@@ -35,6 +35,10 @@ var commissionMutations = []mutation.Mutation{
 		Caught: "TestCommissionIsCancelledInTheLastMoment",
 	},
 	{
+		Name: "what somebody else has switched off is switched on", File: "restore.go", Old: "power || rec.FoundOff ||",
+		New: "power ||", Caught: "TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn",
+	},
+	{
 		Name: "what reads off is tried", File: "commission.go", Old: "case before.power != agent.PowerOn:",
 		New: "case before.power == \"none\":", Caught: "TestCommissionThatMayNotBegin",
 	},

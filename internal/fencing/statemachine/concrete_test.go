@@ -129,7 +129,7 @@ func (c *scenario) input(s *State) Input {
 			d := incident.Device{
 				Device: names[i], Level: c.levelOf(i), State: states[p.State], Tries: int32(p.Tries),
 				Restores: int32(p.Restores),
-				Touched:  p.Touched, SeenOff: p.SeenOff,
+				Touched:  p.Touched, SeenOff: p.SeenOff, FoundOff: p.FoundOff,
 			}
 			if p.State == dvOffIntent || p.State == dvOnIntent {
 				d.Op = &incident.Op{
@@ -277,10 +277,10 @@ func (s *State) record(status *v1alpha1.Status) {
 	}
 	for i := range s.Plugs {
 		p := &s.Plugs[i]
-		p.State, p.Tries, p.Restores, p.Touched, p.SeenOff = 0, 0, 0, false, false
+		p.State, p.Tries, p.Restores, p.Touched, p.SeenOff, p.FoundOff = 0, 0, 0, false, false, false
 		if d := device(status, names[i]); d != nil {
 			p.State, p.Tries, p.Restores = index(states, d.State), uint8(d.Tries), uint8(d.Restores)
-			p.Touched, p.SeenOff = d.Touched, d.SeenOff
+			p.Touched, p.SeenOff, p.FoundOff = d.Touched, d.SeenOff, d.FoundOff
 		}
 	}
 }

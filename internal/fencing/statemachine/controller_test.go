@@ -106,7 +106,7 @@ func (x *explorer) write(s State, in *Input, step Write) {
 	if x.d.RestartForgets && step.Reason == FlowRestarted {
 		for i := range n.Plugs {
 			p := &n.Plugs[i]
-			p.State, p.Tries, p.Restores, p.Touched, p.SeenOff = 0, 0, 0, false, false
+			p.State, p.Tries, p.Restores, p.Touched, p.SeenOff, p.FoundOff = 0, 0, 0, false, false, false
 		}
 		n.Released, n.Verified, n.Manual = 0, false, false
 	}

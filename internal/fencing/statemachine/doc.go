@@ -81,6 +81,11 @@
 // the wait, so that no time is lost after it. Such a reading proves nothing. It must be at most
 // 10 s old when the command is recorded; otherwise it is repeated.
 //
+// A device that reads off before its first command (FoundOff) was switched off by somebody else, who may
+// be working on the machine. It gets the command all the same, and proves that the machine is off if it is
+// Known, but it is not switched on again: the fence ends in GivenUp, and goes on to Final when the node
+// returns.
+//
 // A device that cannot be read is not commanded if there is another level. Otherwise a command is
 // recorded (OffIntent) before it is sent, with an ID from the record's UID, the incident and a count.
 // The node is read in between, and the command starts within 2 s of that reading. The effect of a

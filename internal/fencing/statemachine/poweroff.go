@@ -74,7 +74,7 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 
 // intend records a command before it is sent.
 func (t transition) intend(reason Reason, d Device, level int32, action agent.Action) Step {
-	op := t.operation(action, d)
+	op, before := t.operation(action, d), t.Memory.seen(d.Name).power
 	return t.write(reason, func(s *v1alpha1.Status) {
 		rec := device(s, d.Name)
 		if rec == nil {
@@ -86,6 +86,7 @@ func (t transition) intend(reason Reason, d Device, level int32, action agent.Ac
 				s.Problems.Starts = append(slices.Clone(s.Problems.Starts), metav1.NewMicroTime(t.Now.Wall))
 				s.Problems.Starts = s.Problems.Starts[max(0, len(s.Problems.Starts)-maxStarts):]
 			}
+			rec.FoundOff = rec.FoundOff || !rec.Touched && before == agent.PowerOff
 			rec.State, rec.Touched = incident.DeviceOffIntent, true
 			rec.Tries++
 			s.ConfigHash = t.Plan.Hash
@@ -169,7 +170,7 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 	if seen.power == agent.PowerOn {
 		return t.write(OffSpent, func(s *v1alpha1.Status) {
 			rec := device(s, d.Name)
-			rec.State, rec.Op = incident.DeviceSeenOn, nil
+			rec.State, rec.Op, rec.FoundOff = incident.DeviceSeenOn, nil, false
 		})
 	}
 	if step := t.unreadable(seen.at); step != nil {

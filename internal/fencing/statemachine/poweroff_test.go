@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
@@ -35,6 +36,42 @@ func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T
 			assert.Empty(t, r.plugs["bmc"].commands)
 		}
 	}
+}
+
+// A machine that is off may have been switched off by somebody who is working on it.
+func TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn(t *testing.T) {
+	for _, name := range []string{"one process", "the fencer has crashed meanwhile"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, bmc())
+			r.plugs["bmc"].on = false
+			r.until(statemachine.Verified)
+			if name != "one process" {
+				r.restart()
+			}
+			r.until(statemachine.Ended)
+			assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
+			assert.Equal(t, incident.ReleasedDone, r.status().Released)
+			complete := meta.FindStatusCondition(r.status().Conditions, v1alpha1.ConditionComplete)
+			require.NotNil(t, complete)
+			assert.Equal(t, "off before the fence, and not by it: bmc. Somebody may be working on the machine: switch it "+
+				"on when that is over", complete.Message)
+
+			r.plugs["bmc"].on = true // by that person, and the node returns
+			r.back()
+			r.until(statemachine.Recovered)
+		})
+	}
+}
+
+func TestWhatIsSwitchedOnMeanwhileIsSwitchedOnAgain(t *testing.T) {
+	r := newRig(t, bmc())
+	r.plugs["bmc"].on, r.plugs["bmc"].deaf = false, true
+	next[statemachine.Call](r)
+	r.plugs["bmc"].on = true
+	r.until(statemachine.OffSpent)
+	r.plugs["bmc"].deaf = false
+	r.until(statemachine.Recovered)
+	assert.Equal(t, []agent.Action{off, off, on}, r.plugs["bmc"].commands)
 }
 
 func TestDeviceIsReadTwiceHalfASecondApart(t *testing.T) {

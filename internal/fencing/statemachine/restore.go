@@ -8,9 +8,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
-// restoring switches on every device that the fence has switched off, or may have. First it removes
-// our out-of-service taint, which would detach volumes from a running machine. The last device
-// comes first: devices of a level may get their power from those of the next one, as a BMC does.
+// restoring switches on every device that the fence has switched off, or may have. One that it has found
+// off is left: somebody may be working on the machine. First it removes our out-of-service taint, which
+// would detach volumes from a running machine. The last device comes first: devices of a level may get
+// their power from those of the next one, as a BMC does.
 func (t transition) restoring() Step {
 	if t.s.Taints.OutOfService == incident.TaintOurs {
 		return t.untaint()
@@ -159,7 +160,7 @@ func (t transition) leaves(rec incident.Device) bool {
 	// A machine that worked before its commission gets its power back, unlike those that
 	// have failed.
 	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
-	return t.leavesDevices() || power || rec.Restores >= t.Plan.retries()
+	return t.leavesDevices() || power || rec.FoundOff || rec.Restores >= t.Plan.retries()
 }
 
 // leavesDevices reports whether no device may be switched on any more.

@@ -119,6 +119,21 @@ func off(s *v1alpha1.Status) (off, unknown []string) {
 	return off, unknown
 }
 
+// foundOff says which plugs stay off because the fence has not switched them off; empty: none.
+func foundOff(s *v1alpha1.Status) string {
+	var plugs []string
+	for _, d := range s.Devices {
+		if d.FoundOff && d.State == incident.DeviceLeftOff {
+			plugs = append(plugs, d.Device)
+		}
+	}
+	if len(plugs) == 0 {
+		return ""
+	}
+	return "off before the fence, and not by it: " + strings.Join(plugs, ", ") +
+		". Somebody may be working on the machine: switch it on when that is over"
+}
+
 // conclude derives conditions and fields from the rest of a status.
 func conclude(s *v1alpha1.Status, now time.Time) {
 	if s.Commission != nil && s.Phase == v1alpha1.PhaseGivenUp && s.Commission.Failed == "" {
@@ -140,11 +155,11 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 		}
 		return metav1.ConditionFalse
 	}
-	reason := string(s.Phase)
+	reason, message := string(s.Phase), ""
 	if s.Phase == v1alpha1.PhaseGivenUp {
-		reason = string(or(s.Abort, incident.Abort(LeftOff)))
+		reason, message = string(or(s.Abort, incident.Abort(LeftOff))), foundOff(s)
 	}
-	set(v1alpha1.ConditionComplete, yes(s.Phase.Ended()), reason, "")
+	set(v1alpha1.ConditionComplete, yes(s.Phase.Ended()), reason, message)
 	switch off, unknown := off(s); {
 	case len(off) > 0:
 		message := "off: " + strings.Join(off, ", ")

@@ -128,6 +128,7 @@ const (
 type plug struct {
 	State, Tries, Restores uint8
 	Touched, SeenOff       bool
+	FoundOff               bool
 
 	Called        bool  // by this process
 	Quiet         uint8 // how long ago that was: 0 just now, 1 longer than it is polled for, 2 settled
