@@ -29,8 +29,12 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 			w.change(object, "fence-method-plug-off", off("other-{{.NodeName}}"))
 			w.change(object, "fence-method-plug-on", on("other-{{.NodeName}}"))
 		},
-		"other times": func(w *world) {
-			w.change(object, "config.properties", strings.ReplaceAll(settings, "power_wait=20s", "power_wait=21s"))
+		"other settings": func(w *world) { // all of those that do not decide which plug is switched off, and how
+			w.change(object, "fence-method-plug-off", off("{{.NodeName}}")+"command_timeout=40s\n")
+			w.change(object, "fence-method-plug-on", on("{{.NodeName}}")+"command_timeout=40s\n")
+			w.change(object, "config.properties", strings.NewReplacer(
+				"=20s", "=21s", "=10s", "=11s", "=5m", "=6m",
+			).Replace(settings)+"retries=7\nrestarts=7\nkdump_timeout=41s\n")
 		},
 		"rubbish": func(w *world) { w.change(object, "config.properties", "rubbish") },
 	}
@@ -45,8 +49,7 @@ func TestConfigurationThatChangesWhileAFenceIsUnderWay(t *testing.T) {
 			"when the machine was off": v1alpha1.PhaseRestoring,
 		} {
 			for leader, other := range map[string]bool{"the same leader": false, "the next leader": true} {
-				// With the same devices the machine is switched on again whatever the times are.
-				held := other && (what != "other times" || moment != v1alpha1.PhaseRestoring)
+				held := other && what != "other settings"
 				t.Run(what+"/"+name+"/"+leader, func(t *testing.T) {
 					inWorld(t, 3, func(w *world) {
 						breaches := w.referee()

@@ -78,7 +78,7 @@ func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Pla
 		return nodeconfig.Plan{}, ctx.Err()
 	}
 	defer func() { <-p.lock }()
-	for _, plan := range p.recent[node] {
+	for _, plan := range slices.Backward(p.recent[node]) {
 		if plan.Hash == hash {
 			return plan, nil
 		}
@@ -95,9 +95,12 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 	of.node.Since = 0 // being vouched for does not invalidate a configuration
 	switch {
 	case err == nil:
-		if p.good[node] = of; last < 0 || recent[last].Hash != plan.Hash {
-			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
+		p.good[node] = of
+		if last >= 0 && recent[last].Hash == plan.Hash {
+			recent[last] = plan // what has changed may change during an incident
+			break
 		}
+		p.recent[node] = append(recent[max(0, last+2-kept):], plan)
 	case nodeconfig.Unknown(err) && last >= 0 && p.good[node] == of:
 		return recent[last], nil
 	}

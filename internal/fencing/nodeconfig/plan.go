@@ -41,9 +41,10 @@ type Plan struct {
 
 	// Warnings do not prevent the fence.
 	Warnings []*Problem
-	// Hash covers everything above except the warnings. A password counts by its place in a Secret,
-	// not by its value, and not at all as plain text, because the hash is stored where others can
-	// read it.
+	// Hash covers which plugs are switched off, in which order, and how: a fence that has begun with one
+	// must not go on with another. Waits, bounds, and what is done in the cluster do not count, so that
+	// they may change meanwhile. A password counts by its place in a Secret, not by its value, and not at
+	// all as plain text, because the hash is stored where others can read it.
 	Hash string
 }
 
@@ -127,7 +128,7 @@ type Device struct {
 	Settle time.Duration
 	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: the
 	// default of the controller.
-	Timeout time.Duration `json:",omitempty"`
+	Timeout time.Duration `json:"-"`
 
 	// identity is the same for one plug with any agent. It has the agent's default port if
 	// none is set.
@@ -224,8 +225,15 @@ func (p Plan) levels() []Level {
 
 // hash returns the hash of the plan. Of a password, only its existence counts.
 func (p Plan) hash() string {
-	p.Warnings, p.Hash = nil, ""
-	encoded, err := json.Marshal(p)
+	plugs := func(levels []Level) (off []Level) {
+		for _, l := range levels {
+			if l = l.Off(); len(l) > 0 {
+				off = append(off, l)
+			}
+		}
+		return off
+	}
+	encoded, err := json.Marshal([2][]Level{plugs(p.Isolation), plugs(p.PowerManagement)})
 	if err != nil {
 		panic(err) // impossible for strings, numbers and lists
 	}

@@ -287,7 +287,7 @@ func (t transition) fail(reason Reason) Step {
 	return t.enter(reason, v1alpha1.PhaseError, t.give(incident.WaitRestartDelay))
 }
 
-// pinned returns nil if the plan is the one that this incident began with, otherwise a step.
+// pinned returns nil if the plan has the plugs that this incident began with, otherwise a step.
 func (t transition) pinned() Step {
 	if step := t.resolved(); step != nil {
 		return step
@@ -297,8 +297,8 @@ func (t transition) pinned() Step {
 	}
 	return t.hold(
 		"ConfigurationChanged",
-		"the configuration is not the one with which this incident began: put it back, confirm that the machine is "+
-			"off, or stop the fence",
+		"the plugs are not those with which this incident began, or are switched in another way: put the configuration "+
+			"back, confirm that the machine is off, or stop the fence",
 		0,
 	)
 }
