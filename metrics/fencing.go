@@ -98,8 +98,8 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 // alarming are the reasons of blocked fences that alerts query.
 var alarming = []string{
 	"AgentAlive", "ConfigurationChanged", "CoolDown", "NoPowerDevice", "NotConfigured", "OwnHost", "OwnPartition",
-	"Paused", "ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "StepFails", "Storm",
-	"StorageUnreachable", "ZoneStorm",
+	"Paused", "ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "SameMachine", "StepFails",
+	"Storm", "StorageUnreachable", "ZoneStorm",
 }
 
 // standing is the present state, as opposed to events.

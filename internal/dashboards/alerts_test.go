@@ -161,7 +161,7 @@ func TestAlertsFire(t *testing.T) {
 func TestBlockedFences(t *testing.T) {
 	human := []string{
 		"AgentAlive", "ConfigurationChanged", "NoPowerDevice", "NotConfigured", "Quorum", "Repeats", "RestartNeeded",
-		"StepFails",
+		"SameMachine", "StepFails",
 	}
 	storm := []string{"OwnPartition", "Storm", "ZoneStorm"}
 	long := []string{"CoolDown", "OwnHost", "Paused", "ProofTooOld", "Queue", "Rate", "StorageUnreachable"}

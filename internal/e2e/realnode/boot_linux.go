@@ -2,6 +2,7 @@ package realnode
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,7 +164,31 @@ func (b boot) mount() error {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 	}
+	if err := b.identify(); err != nil {
+		return err
+	}
 	return unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SHARED, "") // kubelets mount for their containers
+}
+
+// identify gives the node identifiers of its own: nodes that share those of this machine count as one.
+func (b boot) identify() error {
+	sum := sha256.Sum256([]byte(b.Name))
+	for path, id := range map[string]string{
+		"/etc/machine-id":                fmt.Sprintf("%x", sum[:16]),
+		"/sys/class/dmi/id/product_uuid": fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
+	} {
+		if _, err := os.Stat(path); err != nil {
+			continue // this machine has none either
+		}
+		own := b.file(filepath.Base(path))
+		if err := os.WriteFile(own, []byte(id+"\n"), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(own, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // connect configures the network card as soon as its cable is plugged in.

@@ -64,6 +64,7 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 			v.Spec.Taints,
 			func(t corev1.Taint) bool { return slices.Contains(c.AutoscalerTaints, t.Key) },
 		),
+		Machine:   machine(&v.Status),
 		EverReady: ever, Ready: policy.Status(ready.Status),
 		FenceReady:  policy.Status(conditions[c.FenceReadyCondition].Status),
 		StorageLost: c.StorageLost.Type != "" && conditions[c.StorageLost.Type].Status == c.StorageLost.Status,
@@ -91,6 +92,16 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 		}
 	}
 	n.version, n.bootID, n.failing = v.ResourceVersion, boot, failing
+}
+
+func machine(s *corev1.NodeStatus) policy.Machine {
+	m := policy.Machine{SystemUUID: s.NodeInfo.SystemUUID, ID: s.NodeInfo.MachineID}
+	for _, a := range s.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			m.Addresses = append(m.Addresses, a.Address)
+		}
+	}
+	return m
 }
 
 // at returns the facts, with durations until now.

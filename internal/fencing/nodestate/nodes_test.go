@@ -116,10 +116,16 @@ func TestFacts(t *testing.T) {
 		Effect: corev1.TaintEffectNoSchedule,
 	}}
 	n.DeletionTimestamp = &metav1.Time{Time: remote}
+	n.Status.NodeInfo.SystemUUID, n.Status.NodeInfo.MachineID = "4c4c", "5d1b"
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeHostName, Address: "w0"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.7"},
+		{Type: corev1.NodeExternalIP, Address: "192.0.2.7"},
+	}
 	s.see(n)
 	s.pass(time.Minute)
 	assert.Equal(t, policy.NodeFacts{
-		Name: "w0", UID: "u", Zone: "a", ControlPlane: true, Selected: true, Excluded: true, Deleting: true,
+		Machine: policy.Machine{SystemUUID: "4c4c", ID: "5d1b", Addresses: []string{"10.0.0.7", "192.0.2.7"}},
+		Name:    "w0", UID: "u", Zone: "a", ControlPlane: true, Selected: true, Excluded: true, Deleting: true,
 		AutoscalerTaint: true,
 		EverReady:       policy.True, Ready: policy.Unknown, NotReadyFor: time.Minute, FailingFor: time.Minute,
 		LeaseSilentFor: policy.NotSeen,

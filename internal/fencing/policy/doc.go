@@ -24,6 +24,8 @@
 //	gate          does not let pass                                       verdict  protects from
 //	Identity      the Node is gone, has another UID, is being deleted, or     Deny  switching off a machine
 //	              has an autoscaler's taint                                         of another Node
+//	Machine       a Ready node has its system UUID, its machine ID or an      Hold  switching off a machine that
+//	              address of it                                                     works under another name
 //	Selection     not selected, or excluded by its label                      Deny  fencing without a request
 //	OwnHost       the controller's own node: it gives up leading, so that     Hold  a fence without an end
 //	              another one fences it

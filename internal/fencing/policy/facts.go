@@ -65,6 +65,8 @@ const NotSeen time.Duration = -1
 type NodeFacts struct {
 	Name string
 	UID  string
+	// Machine is what the node says of the machine that it runs on.
+	Machine Machine
 	// Zone is the failure domain, as in topology.kubernetes.io/zone. Nodes without a zone form one
 	// zone.
 	Zone         string

@@ -13,6 +13,7 @@ type gate struct {
 
 var gates = [...]gate{
 	{GateIdentity, askIdentity},
+	{GateMachine, askMachine},
 	{GateSelection, askSelection},
 	{GateOwnHost, askOwnHost},
 	{GateAdmin, askAdmin},

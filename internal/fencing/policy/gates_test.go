@@ -122,6 +122,48 @@ var cases = []struct {
 			in.Nodes...)
 	}, policy.Allow, "", 0},
 
+	{policy.GateMachine, "the machine works under another name", func(in *policy.Input) {
+		node(in, "w0").Machine.SystemUUID = "4C4C4544-0051-3010-8051-B4C04F4A4E32"
+		node(in, "w1").Machine.SystemUUID = "4c4c4544-0051-3010-8051-b4c04f4a4e32"
+	}, policy.Hold, policy.ReasonSameMachine, 0},
+	{policy.GateMachine, "the same with a name that is not Ready", func(in *policy.Input) {
+		node(in, "w0").Machine.SystemUUID = "4c4c4544-0051-3010-8051-b4c04f4a4e32"
+		node(in, "w1").Machine.SystemUUID = "4c4c4544-0051-3010-8051-b4c04f4a4e32"
+		fail(node(in, "w1"), time.Second)
+	}, policy.Allow, "", 0},
+	{policy.GateMachine, "an address", func(in *policy.Input) {
+		node(in, "w0").Machine.Addresses = []string{"10.0.0.7", "fd00::7"}
+		node(in, "w1").Machine.Addresses = []string{"10.0.0.8", "fd00::7"}
+	}, policy.Hold, policy.ReasonSameMachine, 0},
+	{policy.GateMachine, "a machine ID, with a UUID that many machines have", func(in *policy.Input) {
+		m := policy.Machine{SystemUUID: "03000200-0400-0500-0006-000700080009", ID: "5d1b"}
+		node(in, "w0").Machine, node(in, "w1").Machine = m, m
+	}, policy.Hold, policy.ReasonSameMachine, 0},
+	{policy.GateMachine, "another machine ID, with a UUID that many machines have", func(in *policy.Input) {
+		for _, name := range []string{"w0", "w1"} {
+			node(in, name).Machine = policy.Machine{SystemUUID: "03000200-0400-0500-0006-000700080009", ID: name}
+		}
+	}, policy.Allow, "", 0},
+	{policy.GateMachine, "the machine ID of an image, with UUIDs", func(in *policy.Input) {
+		node(in, "w0").Machine = policy.Machine{SystemUUID: "4c4c4544-0051-3010-8051-b4c04f4a4e32", ID: "5d1b"}
+		node(in, "w1").Machine = policy.Machine{SystemUUID: "4c4c4544-0051-3010-8051-b4c04f4a4e33", ID: "5d1b"}
+	}, policy.Allow, "", 0},
+	{policy.GateMachine, "a UUID that several nodes have which work", func(in *policy.Input) {
+		for _, name := range []string{"w0", "w1", "w2"} {
+			node(in, name).Machine.SystemUUID = "11111111-2222-3333-4444-555555555555"
+		}
+	}, policy.Allow, "", 0},
+	{policy.GateMachine, "only taints", func(in *policy.Input) {
+		node(in, "w0").Machine.Addresses = []string{"10.0.0.7"}
+		node(in, "w1").Machine.Addresses = []string{"10.0.0.7"}
+		in.Target.Act = policy.Isolate
+	}, policy.Allow, "", 0},
+	{policy.GateMachine, "it came back under another name while it is fenced", func(in *policy.Input) {
+		node(in, "w0").Machine.Addresses = []string{"10.0.0.7"}
+		node(in, "w1").Machine.Addresses = []string{"10.0.0.7"}
+		in.Target.Switched = true
+	}, policy.Hold, policy.ReasonSameMachine, 0},
+
 	{
 		policy.GateSelection, "not selected", func(in *policy.Input) { node(in, "w0").Selected = false }, policy.Deny,
 		policy.ReasonExcluded, 0,

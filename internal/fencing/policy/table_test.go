@@ -107,13 +107,13 @@ func TestControlPlaneTable(t *testing.T) {
 func TestZeroInputIsNotAllowed(t *testing.T) {
 	d := policy.Decide(policy.Input{})
 	assert.Equal(t, policy.Deny, d.Verdict)
-	require.Len(t, d.All, 15)
+	require.Len(t, d.All, 16)
 	for i, r := range d.All {
 		assert.Equal(t, policy.Gate(i+1), r.Gate)
 		assert.NotEmpty(t, r.Message, r.Gate)
 	}
 	for _, g := range []policy.Gate{
-		policy.GateIdentity, policy.GateSelection, policy.GateOwnHost, policy.GateDuration,
+		policy.GateIdentity, policy.GateMachine, policy.GateSelection, policy.GateOwnHost, policy.GateDuration,
 		policy.GateReadiness, policy.GateOwnPartition,
 	} {
 		assert.NotEqual(t, policy.Allow, d.All[g-1].Verdict, g)
@@ -140,6 +140,7 @@ func TestAllIsInPlainWords(t *testing.T) {
 	}
 	assert.Equal(t, []string{
 		"Identity: node w0 is the one that failed, by its UID uid-w0",
+		"Machine: no node that works has the machine of node w0",
 		"Selection: node w0 is selected",
 		"OwnHost: the controller runs on node w4",
 		"Admin: not paused",

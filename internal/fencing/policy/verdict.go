@@ -42,6 +42,7 @@ type Reason string
 const (
 	ReasonAllowed       Reason = "Allowed"       // by no gate: all let pass
 	ReasonNodeGone      Reason = "NodeGone"      // GateIdentity
+	ReasonSameMachine   Reason = "SameMachine"   // GateMachine; worth an alarm
 	ReasonExcluded      Reason = "Excluded"      // GateSelection
 	ReasonOwnHost       Reason = "OwnHost"       // GateOwnHost
 	ReasonPaused        Reason = "Paused"        // GateAdmin
@@ -69,6 +70,7 @@ type Gate int
 // All gates.
 const (
 	GateIdentity Gate = iota + 1
+	GateMachine
 	GateSelection
 	GateOwnHost
 	GateAdmin
@@ -86,7 +88,7 @@ const (
 )
 
 var gateNames = [...]string{
-	GateIdentity: "Identity", GateSelection: "Selection", GateOwnHost: "OwnHost", GateAdmin: "Admin",
+	GateIdentity: "Identity", GateMachine: "Machine", GateSelection: "Selection", GateOwnHost: "OwnHost", GateAdmin: "Admin",
 	GateDuration:  "Duration",
 	GateReadiness: "Readiness", GateOwnPartition: "OwnPartition", GateStorage: "Storage", GateStorm: "Storm",
 	GateZoneStorm: "ZoneStorm", GateCoolDown: "CoolDown", GateControlPlane: "ControlPlane", GateRepeats: "Repeats",

@@ -17,9 +17,9 @@ func TestNames(t *testing.T) {
 		names = append(names, g.String())
 	}
 	assert.Equal(t, []string{
-		"Gate(0)", "Identity", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition", "Storage",
+		"Gate(0)", "Identity", "Machine", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition", "Storage",
 		"Storm", "ZoneStorm", "CoolDown",
-		"ControlPlane", "Repeats", "Rate", "Concurrency", "Gate(16)",
+		"ControlPlane", "Repeats", "Rate", "Concurrency", "Gate(17)",
 	}, names)
 	names = nil
 	for f := policy.FenceNone; f <= policy.FenceGivenUp+1; f++ {
