@@ -15,7 +15,7 @@ type Machine struct {
 	Addresses []string
 }
 
-// worthless are system UUIDs that firmware has where nobody has set one, in lower case.
+// worthless are system UUIDs of firmware whose vendor has not set one, in lower case.
 var worthless = []string{
 	"00000000-0000-0000-0000-000000000000",
 	"ffffffff-ffff-ffff-ffff-ffffffffffff",
@@ -27,7 +27,7 @@ var worthless = []string{
 	"4c4c4544-0000-2010-8020-80c04f202020",
 }
 
-// uuid returns the system UUID; empty if it tells machines not apart.
+// uuid returns the system UUID; empty if it does not tell machines apart.
 func (m Machine) uuid() string {
 	id := strings.ToLower(m.SystemUUID)
 	if len(id) != len(worthless[0]) || slices.Contains(worthless, id) {
