@@ -255,8 +255,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// pause waits for d, and reports false if ended was closed before. Without a wait there is no timer: timers of 0 that several
-// goroutines of one bubble read at a time crash the race detector.
+// pause waits for d, and reports false if ended was closed before. Without a wait there is no timer: timers of
+// 0 that several goroutines of one bubble read at a time crash the race detector.
 func pause(ended <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		return true

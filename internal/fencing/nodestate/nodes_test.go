@@ -118,7 +118,8 @@ func TestFacts(t *testing.T) {
 	n.DeletionTimestamp = &metav1.Time{Time: remote}
 	n.Status.NodeInfo.SystemUUID, n.Status.NodeInfo.MachineID = "4c4c", "5d1b"
 	n.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeHostName, Address: "w0"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.7"},
+		{Type: corev1.NodeHostName, Address: "w0"},
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.7"},
 		{Type: corev1.NodeExternalIP, Address: "192.0.2.7"},
 	}
 	s.see(n)

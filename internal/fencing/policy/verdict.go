@@ -88,7 +88,8 @@ const (
 )
 
 var gateNames = [...]string{
-	GateIdentity: "Identity", GateMachine: "Machine", GateSelection: "Selection", GateOwnHost: "OwnHost", GateAdmin: "Admin",
+	GateIdentity: "Identity", GateMachine: "Machine", GateSelection: "Selection",
+	GateOwnHost: "OwnHost", GateAdmin: "Admin",
 	GateDuration:  "Duration",
 	GateReadiness: "Readiness", GateOwnPartition: "OwnPartition", GateStorage: "Storage", GateStorm: "Storm",
 	GateZoneStorm: "ZoneStorm", GateCoolDown: "CoolDown", GateControlPlane: "ControlPlane", GateRepeats: "Repeats",

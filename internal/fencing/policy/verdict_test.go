@@ -17,7 +17,8 @@ func TestNames(t *testing.T) {
 		names = append(names, g.String())
 	}
 	assert.Equal(t, []string{
-		"Gate(0)", "Identity", "Machine", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition", "Storage",
+		"Gate(0)", "Identity", "Machine", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition",
+		"Storage",
 		"Storm", "ZoneStorm", "CoolDown",
 		"ControlPlane", "Repeats", "Rate", "Concurrency", "Gate(17)",
 	}, names)

@@ -53,8 +53,8 @@ func TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn(t *testing.T) {
 			assert.Equal(t, incident.ReleasedDone, r.status().Released)
 			complete := meta.FindStatusCondition(r.status().Conditions, v1alpha1.ConditionComplete)
 			require.NotNil(t, complete)
-			assert.Equal(t, "off before the fence, and not by it: bmc. Somebody may be working on the machine: switch it "+
-				"on when that is over", complete.Message)
+			assert.Equal(t, "off before the fence, and not by it: bmc. Somebody may be working on the machine: switch "+
+				"it on when that is over", complete.Message)
 
 			r.plugs["bmc"].on = true // by that person, and the node returns
 			r.back()

@@ -297,8 +297,8 @@ func (t transition) pinned() Step {
 	}
 	return t.hold(
 		"ConfigurationChanged",
-		"the plugs are not those with which this incident began, or are switched in another way: put the configuration "+
-			"back, confirm that the machine is off, or stop the fence",
+		"the plugs are not those with which this incident began, or are switched in another way: put the "+
+			"configuration back, confirm that the machine is off, or stop the fence",
 		0,
 	)
 }
