@@ -34,7 +34,7 @@ func TestAnswersOfOvertakenReadsAreNotLearned(t *testing.T) {
 		first, second := version(taken("a", time.Second), "1", nil), version(taken("a", time.Second), "2", nil)
 		var learned []string
 		w := store.newSwap(t.Context(), time.Minute, time.Second, false, change{
-			next: func() (*coordinationv1.Lease, lease.Record) { return second.Lease(), first },
+			next: func() (*coordinationv1.Lease, lease.Record) { return second.Lease().DeepCopy(), first },
 			learn: func(r lease.Record, _ clock.Reading, _ bool) (outcome, error) {
 				learned = append(learned, r.Lease().ResourceVersion)
 				return changed, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -71,6 +72,9 @@ func muteWebhook(t *testing.T, admin kubernetes.Interface, namespace string, sec
 			}
 		}
 	})
+	leases := admissionv1.Rule{
+		APIGroups: []string{coordinationv1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"leases"},
+	}
 	hooks := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err = hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -78,12 +82,11 @@ func muteWebhook(t *testing.T, admin kubernetes.Interface, namespace string, sec
 			Name:         "mute.example.com",
 			ClientConfig: admissionv1.WebhookClientConfig{URL: ptr.To("https://" + listener.Addr().String())},
 			Rules: []admissionv1.RuleWithOperations{{
-				Operations: []admissionv1.OperationType{admissionv1.OperationAll},
-				Rule: admissionv1.Rule{
-					APIGroups: []string{coordinationv1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"leases"},
-				},
+				Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: leases,
 			}},
-			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+			NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{corev1.LabelMetadataName: namespace},
+			},
 			FailurePolicy:           ptr.To(admissionv1.Ignore),
 			TimeoutSeconds:          ptr.To(seconds),
 			SideEffects:             ptr.To(admissionv1.SideEffectClassNone),
@@ -118,7 +121,8 @@ func TestWebhookWithoutAnAnswer(t *testing.T) {
 			}
 			kept := runElector(t, ours, shared.Admin(), lease("kept"))
 			peers := runElector(t, clientGo, shared.Admin(), lease("peers"))
-			require.Eventually(t, func() bool { return kept.begun.Load() == 1 && peers.begun.Load() == 1 }, patience, poll)
+			require.Eventually(t, func() bool { return kept.begun.Load() == 1 && peers.begun.Load() == 1 },
+				patience, poll)
 			muteWebhook(t, admin, namespace, seconds)
 			taken := runElector(t, ours, shared.Admin(), lease("taken"))
 			time.Sleep(3 * fullDuration)

@@ -173,9 +173,9 @@ func (b boot) mount() error {
 // identify gives the node identifiers of its own: nodes that share those of this machine count as one.
 func (b boot) identify() error {
 	sum := sha256.Sum256([]byte(b.Name))
+	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	for path, id := range map[string]string{
-		"/etc/machine-id":                fmt.Sprintf("%x", sum[:16]),
-		"/sys/class/dmi/id/product_uuid": fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]),
+		"/etc/machine-id": fmt.Sprintf("%x", sum[:16]), "/sys/class/dmi/id/product_uuid": uuid,
 	} {
 		if _, err := os.Stat(path); err != nil {
 			continue // this machine has none either
