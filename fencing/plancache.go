@@ -98,9 +98,9 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 		p.good[node] = of
 		if last >= 0 && recent[last].Hash == plan.Hash {
 			recent[last] = plan // what has changed may change during an incident
-			break
+		} else {
+			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
 		}
-		p.recent[node] = append(recent[max(0, last+2-kept):], plan)
 	case nodeconfig.Unknown(err) && last >= 0 && p.good[node] == of:
 		return recent[last], nil
 	}

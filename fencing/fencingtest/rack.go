@@ -259,7 +259,12 @@ func wait(ctx context.Context, d time.Duration) error {
 // 0 that several goroutines of one bubble read at a time crash the race detector.
 func pause(ended <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
-		return true
+		select {
+		case <-ended:
+			return false
+		default:
+			return true
+		}
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

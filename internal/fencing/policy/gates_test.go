@@ -135,6 +135,10 @@ var cases = []struct {
 		node(in, "w0").Machine.Addresses = []string{"10.0.0.7", "fd00::7"}
 		node(in, "w1").Machine.Addresses = []string{"10.0.0.8", "fd00::7"}
 	}, policy.Hold, policy.ReasonSameMachine, 0},
+	{policy.GateMachine, "an address that is internal and external", func(in *policy.Input) {
+		node(in, "w0").Machine.Addresses = []string{"10.0.0.7"}
+		node(in, "w1").Machine.Addresses = []string{"10.0.0.7", "10.0.0.7"}
+	}, policy.Hold, policy.ReasonSameMachine, 0},
 	{policy.GateMachine, "a machine ID, with a UUID that many machines have", func(in *policy.Input) {
 		m := policy.Machine{SystemUUID: "03000200-0400-0500-0006-000700080009", ID: "5d1b"}
 		node(in, "w0").Machine, node(in, "w1").Machine = m, m

@@ -36,7 +36,7 @@ func (m Machine) uuid() string {
 	return id
 }
 
-// marks are what m has that no other machine should have, each with its name.
+// marks are what m has that no other machine should have, each once, with its name.
 func (m Machine) marks() (marks []string) {
 	switch id := m.uuid(); {
 	case id != "":
@@ -45,8 +45,8 @@ func (m Machine) marks() (marks []string) {
 		marks = append(marks, "machine ID "+m.ID)
 	}
 	for _, a := range m.Addresses {
-		if a != "" {
-			marks = append(marks, "address "+a)
+		if mark := "address " + a; a != "" && !slices.Contains(marks, mark) {
+			marks = append(marks, mark)
 		}
 	}
 	return marks
@@ -61,18 +61,21 @@ func askMachine(c *consideration) GateResult {
 	case c.Target.Act == Isolate:
 		return pass("nothing is switched")
 	}
-	for _, mark := range c.node.Machine.marks() {
-		var others []string
-		for i := range c.Nodes {
-			n := &c.Nodes[i]
-			if !c.is(n) && !n.Gone && n.Ready == True && slices.Contains(n.Machine.marks(), mark) {
-				others = append(others, n.Name)
-			}
+	others := map[string][]string{} // Ready nodes, by mark
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if c.is(n) || n.Gone || n.Ready != True {
+			continue
 		}
-		if len(others) == 1 {
+		for _, mark := range n.Machine.marks() {
+			others[mark] = append(others[mark], n.Name)
+		}
+	}
+	for _, mark := range c.node.Machine.marks() {
+		if names := others[mark]; len(names) == 1 {
 			return hold(ReasonSameMachine,
 				"node %s works, and has the %s of node %s: it seems to be the same machine, under another name",
-				others[0], mark, c.Target.Name)
+				names[0], mark, c.Target.Name)
 		}
 	}
 	return pass("no node that works has the machine of node %s", c.Target.Name)
