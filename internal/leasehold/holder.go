@@ -313,7 +313,7 @@ func (h *Holder) renewal() change {
 		learn: func(r lease.Record, asked clock.Reading, wrote bool) (outcome, error) {
 			last := h.writes.Sent()
 			o, err := h.learn(r, asked, wrote)
-			if o == changed && h.writes.Sent() != last { // at most the answer was lost
+			if o == changed && (wrote || h.writes.Sent() != last) { // at most the answer was lost
 				return settled, nil
 			}
 			return o, err
