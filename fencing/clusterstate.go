@@ -187,7 +187,7 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 	}
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
 		s.Hold != nil && slices.Contains([]string{
-			"RestartNeeded", "ConfigurationChanged", "NodeReady", "NoPowerDevice", stepFails, agentAlive,
+			"RestartNeeded", "ConfigurationChanged", "NodeReady", "NoPowerDevice", "OffUnclear", stepFails, agentAlive,
 			string(policy.ReasonNotConfigured), string(policy.ReasonQuorum),
 		}, s.Hold.Reason)
 }

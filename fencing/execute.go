@@ -283,7 +283,7 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 		err = config.Agents.Switch(calling, target, command)
 	}
 	before := f.record.Status
-	outcome.Ended = f.clock.Now()
+	outcome.Ended, outcome.Sent = f.clock.Now(), err == nil || errors.Is(err, agent.ErrNoEffect)
 	f.memory = f.memory.After(&before, step, outcome)
 	if errors.Is(err, agent.ErrAlive) {
 		f.stuck = fmt.Errorf("command %s to device %s: %w", step.Op.ID, step.Device, err)

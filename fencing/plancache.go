@@ -209,7 +209,9 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 		flow.Restarts = -1
 	}
 	device := func(d *nodeconfig.Device) statemachine.Device {
-		return statemachine.Device{Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d)}
+		return statemachine.Device{
+			Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d), Ambiguous: !d.OffIsProof,
+		}
 	}
 	if p.Kdump && c.config.Dumps == nil { // to accept it without waiting would cut off the dump
 		return flow, errors.New(

@@ -467,7 +467,7 @@ func (agents) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("no agent %q: %w", name, fs.ErrNotExist)
 	}
 	return agent.Metadata{
-		Name: name,
+		Name: name, OffIsProof: true,
 		Parameters: []agent.ParameterSpec{
 			{Name: "ip", Type: agent.TypeString, Required: true},
 			{Name: "plug", Type: agent.TypeString, Required: true},

@@ -23,14 +23,23 @@ import (
 // at it.
 var ErrAlive = errors.New("agent: something of it is still alive, and could not be ended")
 
+// ErrAlready is returned by Agent.Switch if the plug was found as the command asks for, so that nothing was
+// sent.
+var ErrAlready = errors.New("agent: the plug was so already, and nothing was sent")
+
+// ErrNoEffect is returned by Agent.Switch if the plug was found otherwise, the command was sent, and the
+// agent has seen no effect in its time.
+var ErrNoEffect = errors.New("agent: the command was sent, and no effect was seen")
+
 // Agent reads and switches devices of one or many kinds. It must be safe for concurrent use.
 type Agent interface {
 	// Power reads whether the target's plug has power. If the plug cannot be read, it returns
 	// PowerUnknown and an error.
 	Power(ctx context.Context, target Target) (Power, error)
 	// Switch sends one command. It returns when the agent has ended, or when ctx has ended and
-	// everything that the agent has started is dead, or ErrAlive. The error does not say whether
-	// the plug was or will be switched.
+	// everything that the agent has started is dead, or ErrAlive. No error says whether the plug was or
+	// will be switched. But nil and ErrNoEffect say that the command was sent, to a plug that was not
+	// so yet; off by an agent without [Metadata].OffIsProof counts only after that.
 	Switch(ctx context.Context, target Target, command Command) error
 }
 

@@ -14,6 +14,11 @@ type Metadata struct {
 	// MinSettle is the shortest time to wait until an accepted command has taken effect: the time
 	// that the slowest device needs, plus 10 s. 0: unknown; 10 s is used.
 	MinSettle time.Duration
+	// OffIsProof says that the agent reads off only what cannot go on: the machine has lost its power,
+	// the virtual machine has ended, or the port is closed. If it is not set, off is ambiguous: it may
+	// be that of a suspended machine, and proves something only after the fence's own command was sent
+	// to a machine that was on.
+	OffIsProof bool
 }
 
 // ParameterSpec describes one parameter of a fence agent.

@@ -183,10 +183,17 @@ func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.
 		timeout = a.config.Timeout
 	}
 	outcome, err := a.ask(ctx, target, string(command.Action), timeout)
-	if err == nil && outcome.code != 0 {
-		err = failure(target, string(command.Action), fmt.Errorf("exit code %d", outcome.code), outcome)
+	switch {
+	case err != nil:
+		return err
+	case outcome.code != 0 && unseen(outcome):
+		return failure(target, string(command.Action), agent.ErrNoEffect, outcome)
+	case outcome.code != 0:
+		return failure(target, string(command.Action), fmt.Errorf("exit code %d", outcome.code), outcome)
+	case already(outcome):
+		return failure(target, string(command.Action), agent.ErrAlready, outcome)
 	}
-	return err
+	return nil
 }
 
 // ask runs the target's agent once. It runs nothing if a parameter is wrong.

@@ -99,7 +99,7 @@ func parseMetadata(name string, document []byte) (agent.Metadata, error) {
 	if len(printed.Parameters) == 0 || len(printed.Actions) == 0 {
 		return agent.Metadata{}, errors.New("no parameters or no actions in it")
 	}
-	metadata := agent.Metadata{Name: name}
+	metadata := agent.Metadata{Name: name, OffIsProof: slices.Contains(provingOff, name)}
 	for _, p := range printed.Parameters {
 		if p.Name == "" {
 			return agent.Metadata{}, errors.New("a parameter without a name")

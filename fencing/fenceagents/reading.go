@@ -13,6 +13,14 @@ type answer struct {
 	complaint string
 }
 
+// already reports whether a program has sent nothing, because the plug was found so.
+func already(a answer) bool { return strings.Contains(strings.ToLower(string(a.stdout)), "success: already ") }
+
+// unseen reports whether a program has sent its command and given up waiting for the effect.
+func unseen(a answer) bool {
+	return strings.Contains(strings.ToLower(string(a.stderr.kept)), "timed out waiting to power o")
+}
+
 // Exit codes for the action status.
 const (
 	exitOn  = 0

@@ -342,7 +342,7 @@ func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("no agent %s: %w", name, fs.ErrNotExist)
 	}
 	return agent.Metadata{
-		Name: name, MinSettle: time.Second,
+		Name: name, OffIsProof: true, MinSettle: time.Second,
 		Parameters: []agent.ParameterSpec{{Name: "plug", Type: agent.TypeString, ShortDesc: "for people"}},
 	}, nil
 }

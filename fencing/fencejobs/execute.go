@@ -109,6 +109,12 @@ func execute(ctx context.Context, agents Agents, node string, r request, mounted
 	}
 	if answer.Ended = wall(); err != nil {
 		answer.Outcome, answer.Message = failed, err.Error()
+		switch {
+		case errors.Is(err, agent.ErrAlready):
+			answer.Outcome = already
+		case errors.Is(err, agent.ErrNoEffect):
+			answer.Outcome = unseen
+		}
 	}
 	return answer
 }

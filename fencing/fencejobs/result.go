@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -22,6 +23,8 @@ const (
 	done    outcome = "done"    // the agent has ended without an error, which proves nothing for a command
 	failed  outcome = "failed"  // the agent has ended with an error
 	refused outcome = "refused" // nothing was sent
+	already outcome = "already" // nothing had to be sent
+	unseen  outcome = "unseen"  // it was sent, and the agent has seen no effect
 	absent  outcome = "absent"  // the agent does not exist
 )
 
@@ -66,7 +69,7 @@ func readResult(message string, to request) (result, error) {
 		return result{}, errors.New("the pod's answer cannot be read")
 	}
 	r.Message = printable(r.Message)
-	known := r.Outcome == done || r.Outcome == failed || r.Outcome == refused || r.Outcome == absent
+	known := slices.Contains([]outcome{done, failed, refused, already, unseen, absent}, r.Outcome)
 	switch {
 	case r.Version != version:
 		return result{}, fmt.Errorf(
@@ -91,6 +94,10 @@ func (r result) err() error {
 		return nil
 	case absent:
 		return fmt.Errorf("%s: %w", r.Message, fs.ErrNotExist)
+	case already:
+		return fmt.Errorf("%s: %w", r.Message, agent.ErrAlready)
+	case unseen:
+		return fmt.Errorf("%s: %w", r.Message, agent.ErrNoEffect)
 	case refused:
 		return fmt.Errorf("refused by the pod, nothing was sent: %s", r.Message)
 	}

@@ -20,6 +20,20 @@ func Main(m *testing.M, shared **ControlPlane, options Options, prepare ...func(
 	os.Exit(code)
 }
 
+// Built prepares programs for [ControlPlane.Program], because compilers and linkers beside tests have
+// replicas lose their Leases.
+func Built(flags []string, packages ...string) func(*ControlPlane) error {
+	return func(cp *ControlPlane) error {
+		for _, pkg := range packages {
+			//nolint:forbidigo // TestMain is where contexts begin
+			if _, err := cp.Program(context.Background(), pkg, flags...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 func runTests(m *testing.M, shared **ControlPlane, options Options, prepare []func(*ControlPlane) error) (int, error) {
 	cp, err := New(context.Background(), options) //nolint:forbidigo // TestMain is where contexts begin
 	if err != nil {

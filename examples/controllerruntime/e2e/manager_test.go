@@ -41,7 +41,11 @@ func (c *crew) managerOptions() ctrl.Options {
 		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
 		Metrics:                 server.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
-		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+		Controller: config.Controller{
+			SkipNameValidation: ptr.To(true),
+			// The priority queue of v0.24 may leave a goroutine behind, for a worker that has gone.
+			UsePriorityQueue: ptr.To(false),
+		},
 	}
 }
 

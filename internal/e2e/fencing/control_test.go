@@ -97,7 +97,7 @@ func (local) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
 	return agent.Metadata{
-		Name: name, MinSettle: time.Second,
+		Name: name, OffIsProof: true, MinSettle: time.Second,
 		Parameters: []agent.ParameterSpec{
 			{Name: "ip", Type: agent.TypeString, Required: true},
 			{Name: "plug", Type: agent.TypeString, Required: true},

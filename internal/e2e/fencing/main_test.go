@@ -1,7 +1,6 @@
 package fencing_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -13,6 +12,9 @@ const lostNode, goodNode = "lost", "good"
 // spareNode is where pods of labs run when their machine is lost, and fencers.
 const spareNode = "spare"
 
+// exampleProgram is a program that users copy.
+const exampleProgram = "github.com/bellwether-k8s/bellwether/examples/fencer"
+
 // shared is the control plane of all tests.
 var shared *e2e.ControlPlane
 
@@ -21,11 +23,5 @@ func TestMain(m *testing.M) {
 		e2e.Options{
 			ControllerManager: true, Scheduler: true,
 			Nodes: append([]string{lostNode, goodNode, spareNode}, machines...),
-		}, build)
-}
-
-// build builds what tests start, which may take as long as a test may wait.
-func build(cp *e2e.ControlPlane) error {
-	_, err := cp.Program(context.Background(), "./replica")
-	return err
+		}, e2e.Built(nil, "./replica", exampleProgram))
 }

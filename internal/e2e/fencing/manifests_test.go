@@ -52,7 +52,7 @@ func TestFencerManifests(t *testing.T) {
 	pod := &pods[0]
 	assert.Equal(t, goodNode, pod.Spec.NodeName)
 
-	program, err := shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/fencer")
+	program, err := shared.Program(t.Context(), exampleProgram)
 	require.NoError(t, err)
 	config, err := shared.ServiceAccount(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, pod)
 	require.NoError(t, err)

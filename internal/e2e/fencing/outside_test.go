@@ -22,7 +22,7 @@ import (
 func TestFencerOutsideTheCluster(t *testing.T) {
 	a := newArena(t)
 	fences := nodeFences(t)
-	program, err := shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/fencer")
+	program, err := shared.Program(t.Context(), exampleProgram)
 	require.NoError(t, err)
 	_, err = a.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "fence-config-node-" + goodNode},

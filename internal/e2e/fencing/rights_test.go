@@ -35,7 +35,7 @@ func (ruler) Remaining() time.Duration { return time.Hour }
 type plugs struct{ *fencingtest.Rack }
 
 func (plugs) Metadata(_ context.Context, name string) (agent.Metadata, error) {
-	return agent.Metadata{Name: name, Parameters: []agent.ParameterSpec{
+	return agent.Metadata{Name: name, OffIsProof: true, Parameters: []agent.ParameterSpec{
 		{Name: "ip", Type: agent.TypeString, Required: true}, {Name: "plug", Type: agent.TypeString, Required: true},
 	}}, nil
 }

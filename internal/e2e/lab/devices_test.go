@@ -64,6 +64,25 @@ var kinds = map[string]func(t *testing.T) bench{
 		require.NoError(t, err)
 		return bench{newAgents(t, device.Agent, snmpSentOnce(t)), device, feed, "2", machine.On}
 	},
+	"vmware_rest": func(t *testing.T) bench {
+		machine := lab.NewPlug(nil)
+		device, err := labtest.New(t).VCenter(map[string]*lab.Plug{"vm": machine, "other": lab.NewPlug(nil)})
+		require.NoError(t, err)
+		return bench{newAgents(t, device.Agent), device, machine, "vm", machine.On}
+	},
+	"virsh": func(t *testing.T) bench {
+		machine := lab.NewPlug(nil)
+		device, err := labtest.New(t).Virsh(machine)
+		require.NoError(t, err)
+		return bench{newAgentsIn(t, device.Directory, device.Agent), device, machine, "vm", machine.On}
+	},
+	"apc": func(t *testing.T) bench {
+		machine := lab.NewMachine(nil)
+		feed := machine.Feed()
+		device, _, err := labtest.New(t).APCTelnet(lab.NewPlug(nil), feed)
+		require.NoError(t, err)
+		return bench{newAgents(t, device.Agent), device, feed, "2", machine.On}
+	},
 	"brocade": func(t *testing.T) bench {
 		port := lab.NewPlug(nil)
 		device, err := labtest.New(t).Brocade(lab.NewPlug(nil), lab.NewPlug(nil), port)

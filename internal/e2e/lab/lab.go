@@ -37,6 +37,8 @@ type Device struct {
 	Agent string
 	// Parameters are what that agent needs, but for the plug: address, port and credentials.
 	Parameters map[string]string
+	// Directory is that of the agent; empty: it is installed.
+	Directory string
 	// Certificate is the file of the one to trust, of devices that have one.
 	Certificate string
 

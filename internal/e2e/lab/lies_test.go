@@ -173,3 +173,22 @@ func fromLatin1(s string) string {
 	}
 	return string(runes)
 }
+
+// Its programs go on later. It is not off, and nothing has been sent.
+func TestSuspendedMachineReadsOff(t *testing.T) {
+	t.Parallel()
+	labtest.Need(t)
+	for _, kind := range []string{"vmware_rest", "virsh"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := kinds[kind](t)
+			b.plug.Suspend()
+			assert.Equal(t, agent.PowerOff, b.read(t))
+			assert.ErrorIs(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)), agent.ErrAlready)
+			assert.Empty(t, b.plug.Commands())
+			metadata, err := b.agents.Metadata(t.Context(), b.device.Agent)
+			require.NoError(t, err)
+			assert.False(t, metadata.OffIsProof)
+		})
+	}
+}

@@ -34,8 +34,15 @@ func TestMain(m *testing.M) {
 // that takes long.
 func newAgents(t *testing.T, name string, environment ...string) *fenceagents.Agents {
 	t.Helper()
+	return newAgentsIn(t, "", name, environment...)
+}
+
+// newAgentsIn returns those of a directory; empty: those that are installed.
+func newAgentsIn(t *testing.T, directory, name string, environment ...string) *fenceagents.Agents {
+	t.Helper()
 	labtest.Need(t)
-	agents, err := fenceagents.New(fenceagents.Config{Environment: environment, Timeout: patience})
+	agents, err := fenceagents.New(
+		fenceagents.Config{Directory: directory, Environment: environment, Timeout: patience})
 	require.NoError(t, err)
 	if name != "" {
 		_, err = agents.Metadata(t.Context(), name)

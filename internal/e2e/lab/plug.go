@@ -13,6 +13,7 @@ type Plug struct {
 
 	mu       sync.Mutex
 	on       bool
+	sleeps   bool
 	fault    Fault
 	commands []Command
 	changes  []Change
@@ -55,6 +56,26 @@ func (p *Plug) On() bool {
 	return p.on
 }
 
+// Suspend suspends a virtual machine by hand: its programs stand still, and go on with Resume. It is on all
+// the time.
+func (p *Plug) Suspend() { p.suspend(true) }
+
+// Resume has a suspended machine go on.
+func (p *Plug) Resume() { p.suspend(false) }
+
+func (p *Plug) suspend(suspended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sleeps = suspended
+}
+
+// Suspended says whether a machine is suspended.
+func (p *Plug) Suspended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sleeps
+}
+
 // Commands returns all that reached the plug until now.
 func (p *Plug) Commands() []Command {
 	p.mu.Lock()
@@ -86,7 +107,7 @@ func (p *Plug) Press(on bool) {
 	defer p.switched.Unlock()
 	p.mu.Lock()
 	changed := p.on != on
-	p.on = on
+	p.on, p.sleeps = on, false
 	if changed {
 		p.changes = append(p.changes, Change{At: time.Now(), On: on})
 	}

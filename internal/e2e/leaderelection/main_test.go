@@ -9,4 +9,10 @@ import (
 // shared is the control plane of every test that does not break it.
 var shared *e2e.ControlPlane
 
-func TestMain(m *testing.M) { e2e.Main(m, &shared, e2e.Options{}) }
+// exampleProgram is a program that users copy.
+const exampleProgram = "github.com/bellwether-k8s/bellwether/examples/leaderelection"
+
+func TestMain(m *testing.M) {
+	e2e.Main(m, &shared, e2e.Options{},
+		e2e.Built([]string{"-race"}, "./replica", "./foreign", exampleProgram), e2e.Built(nil, exampleProgram))
+}

@@ -108,7 +108,7 @@ func TestLeaderWhoseSupervisorCannotActIsSucceededAfterExpiry(t *testing.T) {
 // The supervisor must be small, because it is in every container.
 func TestSupervisorIsSmall(t *testing.T) {
 	t.Parallel()
-	program, err := shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/examples/leaderelection")
+	program, err := shared.Program(t.Context(), exampleProgram)
 	require.NoError(t, err)
 	m := newTeam(t, shared)
 	m.program = program

@@ -57,7 +57,7 @@ func newCrew(t *testing.T) *crew {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "run-"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	c := &crew{t: t, namespace: namespace.Name, gauge: e2e.NewGauge(t, shared, namespace.Name)}
-	c.bellwether, err = shared.Program(t.Context(), "github.com/bellwether-k8s/bellwether/cmd/bellwether")
+	c.bellwether, err = shared.Program(t.Context(), bellwether)
 	require.NoError(t, err)
 	c.program, err = shared.Program(t.Context(), "./program")
 	require.NoError(t, err)

@@ -91,7 +91,7 @@ func newFleet(t testing.TB, kinds ...kind) *fleet {
 func newFleetIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
 	t.Helper()
 	f := newCrowdIn(t, cp, kinds...)
-	f.build, f.patience = []string{"-race"}, 5*time.Minute
+	f.build, f.patience = raced, 5*time.Minute
 	f.referee = newReferee(f)
 	return f
 }
@@ -173,7 +173,7 @@ func (f *fleet) startAs(config *rest.Config, name string, args ...string) *e2e.P
 	command := f.command(config, name, args...)
 	command.Path = f.program
 	if command.Path == "" {
-		program, err := f.cp.Program(f.t.Context(), "./replica", f.build...)
+		program, err := shared.Program(f.t.Context(), "./replica", f.build...)
 		require.NoError(f.t, err)
 		command.Path = program
 	}

@@ -9,4 +9,6 @@ import (
 // shared is the control plane of every test that does not break it.
 var shared *e2e.ControlPlane
 
-func TestMain(m *testing.M) { e2e.Main(m, &shared, e2e.Options{}) }
+func TestMain(m *testing.M) {
+	e2e.Main(m, &shared, e2e.Options{}, e2e.Built([]string{"-race"}, "./replica"))
+}

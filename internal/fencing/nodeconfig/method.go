@@ -115,14 +115,15 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 		}
 	}
 	values := map[string]setting{}
-	times := times{settle: max(defaultSettle, agent.minSettle())}
+	traits := traits{settle: max(defaultSettle, agent.minSettle()), offIsProof: agent.OffIsProof}
 	if template != nil {
-		s.readTemplate(*template, d, agent, values, &times)
+		s.readTemplate(*template, d, agent, values, &traits)
 	}
-	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey}, agent, values)
-	s.readTimes(d.at, entries, agent, &times)
+	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey, proofKey}, agent, values)
+	s.readTraits(d.at, entries, agent, &traits)
 	if d.device = s.assemble(d, agent, values); d.device != nil {
-		d.device.Settle, d.device.Timeout = times.settle, times.timeout
+		d.device.Settle, d.device.Timeout = traits.settle, traits.timeout
+		d.device.OffIsProof = traits.offIsProof
 	}
 }
 

@@ -17,18 +17,25 @@ type setting struct {
 	secret *SecretRef
 }
 
-// Keys for times in methods and templates.
+// Keys for traits of a device in methods and templates.
 const (
 	settleKey  = "settle"
 	timeoutKey = "command_timeout"
+	proofKey   = "off_is_proof"
 )
 
-// times of a device.
-type times struct{ settle, timeout time.Duration }
+// traits of a device.
+type traits struct {
+	settle, timeout time.Duration
+	offIsProof      bool
+}
 
-// readTimes sets the times that the text has.
-func (s *subject) readTimes(at place, entries []Entry, agent *knownAgent, t *times) {
+// readTraits sets the traits that the text has.
+func (s *subject) readTraits(at place, entries []Entry, agent *knownAgent, t *traits) {
 	given := byKey(entries)
+	if e, has := given[proofKey]; has {
+		t.offIsProof = s.choice(at.of(e), e, "yes", "no") == "yes"
+	}
 	if e, has := given[timeoutKey]; has {
 		if t.timeout = s.duration(at.of(e), e, time.Second); t.timeout%time.Second != 0 {
 			s.badValue(at.of(e), e, "must be whole seconds")

@@ -129,6 +129,8 @@ type Device struct {
 	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: the
 	// default of the controller.
 	Timeout time.Duration `json:"-"`
+	// OffIsProof is that of the agent, or what the configuration says.
+	OffIsProof bool `json:"-"`
 
 	// identity is the same for one plug with any agent. It has the agent's default port if
 	// none is set.

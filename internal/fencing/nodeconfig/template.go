@@ -48,7 +48,7 @@ func (s *subject) template(at place, name string) *template {
 }
 
 // readTemplate adds the settings of a template to values.
-func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, times *times) {
+func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, traits *traits) {
 	var parameters []Entry
 	spelt := false
 	for _, e := range t.entries {
@@ -67,6 +67,6 @@ func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, val
 			parameters = append(parameters, e)
 		}
 	}
-	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey}, agent, values)
-	s.readTimes(t.at, t.entries, agent, times)
+	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey, proofKey}, agent, values)
+	s.readTraits(t.at, t.entries, agent, traits)
 }

@@ -85,11 +85,12 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	case rec.State == incident.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendCommissionOff(rec, level)
 	case rec.State == incident.DeviceOffIntent:
-		return t.afterOffCommand(d, rec, false, func(Reason) Step {
-			return t.failCommission(
-				CommissionFailed,
-				fmt.Sprintf("device %s was told to switch off, and cannot be read", d.Name),
-			)
+		return t.afterOffCommand(d, rec, false, func(reason Reason) Step {
+			why := "cannot be read"
+			if reason == OffUnclear {
+				why = "reads off, perhaps not because of that"
+			}
+			return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and %s", d.Name, why))
 		})
 	case rec.Touched:
 		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))

@@ -39,6 +39,19 @@ var commissionMutations = []mutation.Mutation{
 		New: "power ||", Caught: "TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn",
 	},
 	{
+		Name: "a suspended machine is off", File: "poweroff.go", Old: "case before.power == agent.PowerOff && d.Ambiguous:",
+		New: "case false:", Caught: "TestSuspendedMachineIsNotOff",
+	},
+	{
+		Name: "whatever reads off after a command was switched off", File: "poweroff.go",
+		Old: "return !d.Ambiguous || rec.Op != nil && rec.Op.ID == seen.sent", New: "return true",
+		Caught: "TestSuspendedMachineIsNotOff",
+	},
+	{
+		Name: "a command was sent, whatever its agent says", File: "memory.go", Old: "	if o.Sent {\n",
+		New: "	if true {\n", Caught: "TestSuspendedMachineIsNotOff",
+	},
+	{
 		Name: "what reads off is tried", File: "commission.go", Old: "case before.power != agent.PowerOn:",
 		New: "case before.power == \"none\":", Caught: "TestCommissionThatMayNotBegin",
 	},

@@ -86,10 +86,15 @@
 // Known, but it is not switched on again: the fence ends in GivenUp, and goes on to Final when the node
 // returns.
 //
+// Some devices are ambiguous: they also read off while their machine is suspended, and its programs go on
+// later. Their off proves something only if this process has commanded it, and the agent says that it
+// has found the device on and sent the command. Otherwise another level is used, or the fence waits for an
+// admin (OffUnclear).
+//
 // A device that cannot be read is not commanded if there is another level. Otherwise a command is
 // recorded (OffIntent) before it is sent, with an ID from the record's UID, the incident and a count.
 // The node is read in between, and the command starts within 2 s of that reading. The effect of a
-// command is read from the device, never from the answer to the command:
+// command is read from the device; the answer to the command never suffices:
 //
 //   - If the device reads off twice, it is off (OffSeen). It is not switched off again in this
 //     incident.
@@ -173,7 +178,9 @@
 //     name, of a node that has worked since, or of a node that is not excluded or marked for
 //     removal any more.
 //   - There is no dead end, and no endless loop of writes or commands. The workloads of a dead node
-//     with working devices are released, however often the controller is restarted.
+//     with working devices are released, however often the controller is restarted. If it is
+//     restarted in the seconds between a command to an ambiguous device and the reading after it, an
+//     admin has to look.
 //
 // The tests of the package explore these exhaustively, within budgets: small ones in a minute, and
 // ninety million states with make soak. They run this code through crashes after each write and

@@ -56,6 +56,7 @@ type deviceReading struct {
 	device string
 	called bool          // this process has called it
 	quiet  clock.Reading // when its last call ended
+	sent   string        // ID of the last command that its agent says to have sent to a plug that was not so yet
 
 	power agent.Power   // empty: not read since
 	began clock.Reading // when the last reading began
@@ -100,9 +101,11 @@ type Outcome struct {
 	// Began is before the first request or command of the step, Ended after the last answer.
 	Began, Ended clock.Reading
 	// Failed is set if a write met a conflict or may not have been made (read the record again), or
-	// if a method failed. A [Call] has no outcome, as its exit code proves nothing. A failed look
-	// or part of the release is not reported, but repeated.
+	// if a method failed. A failed look or part of the release is not reported, but repeated.
 	Failed bool
+	// Sent is set if the agent of a [Call] says that it has sent the command, to a plug that was not
+	// so yet. That proves nothing by itself.
+	Sent bool
 	// Node is the result of a look.
 	Node Node
 	// Powers are the results of a [Read], in the order of its devices.
@@ -219,6 +222,9 @@ func (m *Memory) called(step Call, o Outcome) {
 	}
 	s := m.readingOf(step.Device)
 	s.called, s.quiet = true, o.Ended
+	if o.Sent {
+		s.sent = step.Op.ID
+	}
 }
 
 func (m *Memory) released(step Release, o Outcome) {

@@ -121,6 +121,10 @@ type Device struct {
 	// device that is not known and reads off before it is commanded may be anybody's, and proves
 	// nothing.
 	Known bool
+	// Ambiguous says that it also reads off while the machine can go on later, as a virtual machine
+	// that is suspended. Off then proves something only after a command that this process has given,
+	// and that its agent says to have sent.
+	Ambiguous bool
 }
 
 // Validate reports everything that is wrong with the plan.

@@ -38,6 +38,8 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 			return Read{[]string{d.Name}}
 		}
 		switch {
+		case before.power == agent.PowerOff && d.Ambiguous:
+			return failed(OffUnclear)
 		case before.power == agent.PowerOff && !d.Known:
 			return failed(PowerFailed)
 		case before.power == agent.PowerUnknown && further: // it could neither prove anything nor be restored
@@ -147,7 +149,7 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 	if !ok {
 		return Read{[]string{d.Name}}
 	}
-	if seen.power == agent.PowerOff {
+	if seen.power == agent.PowerOff && proves(d, rec, seen) {
 		return t.offSeen(d.Name, seen)
 	}
 	patience := d.poll()
@@ -173,6 +175,9 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 			rec.State, rec.Op, rec.FoundOff = incident.DeviceSeenOn, nil, false
 		})
 	}
+	if seen.power == agent.PowerOff {
+		return failed(OffUnclear)
+	}
 	if step := t.unreadable(seen.at); step != nil {
 		return step
 	}
@@ -184,6 +189,11 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 		rec.Tries++
 		s.Retries = max(s.Retries, rec.Tries)
 	})
+}
+
+// proves reports whether a reading of off after a command proves that the machine is off.
+func proves(d Device, rec incident.Device, seen deviceReading) bool {
+	return !d.Ambiguous || rec.Op != nil && rec.Op.ID == seen.sent
 }
 
 // offSeen records that a device reads off after a command: the command has taken effect, and no
@@ -293,9 +303,34 @@ func (t transition) powering() Step {
 		return t.fail(PowerFailed)
 	}
 	for _, d := range devices {
-		if step := t.switchOff(d, number, t.further(), t.levelFails); step != nil {
+		if step := t.switchOff(d, number, t.further(), func(reason Reason) Step {
+			if reason == OffUnclear && !t.further() {
+				return t.unclear(d, number)
+			}
+			return t.levelFails(reason)
+		}); step != nil {
 			return step
 		}
 	}
 	return t.enter(AllOff, v1alpha1.PhaseVerifying)
+}
+
+// unclear waits for an admin, or for the node, while a device reads off that may be of a suspended machine.
+func (t transition) unclear(d Device, level int32) Step {
+	n, look := t.node(lookEvery / 2)
+	switch {
+	case look != nil:
+		return look
+	case t.gone(n):
+		return t.abort(NodeGone, incident.AbortNodeGone)
+	case t.returnedBeforeCommand(level, n):
+		return t.returned(Returned)
+	}
+	return t.hold(
+		"OffUnclear",
+		"device "+d.Name+" reads off, and this fence has not switched it off: its agent also reads off for a machine "+
+			"that can go on, such as one that is suspended. Switch the machine off at the device and confirm that it "+
+			"is off, or have it go on",
+		0,
+	)
 }

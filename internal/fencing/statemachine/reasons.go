@@ -22,6 +22,7 @@ const (
 	OffSeen            Reason = "OffSeen"            // the device reads off, twice
 	OffSpent           Reason = "OffSpent"           // the device reads on, and nothing is under way any more
 	OffUnread          Reason = "OffUnread"          // the device cannot be read
+	OffUnclear         Reason = "OffUnclear"         // the device reads off, which proves nothing: it is ambiguous
 	IntentCancelled    Reason = "IntentCancelled"    // the command that was about to be sent was not
 	NextLevel          Reason = "NextLevel"          // another level of devices is used
 	PowerFailed        Reason = "PowerFailed"        // the last level is out of tries

@@ -102,7 +102,7 @@ func (t transition) restore(rec incident.Device) Step {
 	switch {
 	case !ok:
 		return Read{[]string{rec.Device}}
-	case rec.State == incident.DeviceOffIntent && seen.power == agent.PowerOff:
+	case rec.State == incident.DeviceOffIntent && seen.power == agent.PowerOff && proves(d, rec, seen):
 		return t.offSeen(rec.Device, seen)
 	}
 	// While a command may still take effect, a reading proves nothing, even if it is as

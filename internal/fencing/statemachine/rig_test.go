@@ -27,6 +27,8 @@ type plug struct {
 	wanted   agent.Action
 	commands []agent.Action
 	foreign  bool // switched on by somebody else since it was read
+	// suspended reads off, although the machine goes on later. Its agent then sends no off.
+	suspended bool
 }
 
 // rig is a machine, its node and the controller in one thread: what a real controller does, without
@@ -208,7 +210,8 @@ func (r *rig) step() statemachine.Step {
 				r.transcript())
 		}
 		p.commands = append(p.commands, step.Op.Action)
-		if !p.deaf {
+		o.Sent = p.read() == agent.PowerOn || step.Op.Action == agent.ActionOn
+		if !p.deaf && !p.suspended {
 			p.wanted, p.due = step.Op.Action, r.elapsed()+p.delay
 		}
 		r.pass(time.Second)
@@ -263,7 +266,7 @@ func (p *plug) read() agent.Power {
 	switch {
 	case p.silent:
 		return agent.PowerUnknown
-	case p.on:
+	case p.on && !p.suspended:
 		return agent.PowerOn
 	}
 	return agent.PowerOff

@@ -188,7 +188,7 @@ func (rack) Metadata(_ context.Context, name string) (agent.Metadata, error) {
 		return agent.Metadata{}, fmt.Errorf("there is no agent %q", name)
 	}
 	return agent.Metadata{
-		Name: name,
+		Name: name, OffIsProof: true,
 		Parameters: []agent.ParameterSpec{
 			{Name: "ip", Type: agent.TypeString, Required: true},
 			{Name: "plug", Type: agent.TypeString, Required: true},
