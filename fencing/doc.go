@@ -67,6 +67,9 @@
 //     (TestMachineThatIsOffAlreadyAndAnotherLeader). A device that reads off while the node renews
 //     its Lease is not believed any more, and a condition of the Node reports it
 //     (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
+//   - Off proves nothing by itself where it may be that of a suspended machine, see
+//     [agent.Metadata].OffIsProof: only after a command of this process that its agent says to have
+//     sent, to a machine that was on (TestSuspendedMachineKeepsItsPods, e2e:TestSuspendedMachine).
 //   - One readable level of devices is enough (TestDeadBMCThenPDUsWithDefaultTimes). With default
 //     settings the pods of a lost node are released within eight and a half minutes if one level
 //     can be read (TestSimulatedDeathsOfNodes).

@@ -34,6 +34,10 @@
 //   - A reading needs the same state in the program's output and exit code. The exit code 2 for off
 //     is not enough, as interpreters also end with it if they cannot open their script
 //     (TestReadsOnlyWhatOutputAndExitCodeSayAlike).
+//   - [agent.Metadata].OffIsProof is set only for programs that were read, and print OFF for nothing that
+//     can go on. The table is in docs/fencing.md (TestTableOfWhatOffMeans,
+//     lab:TestWhatOffMeansIsKnownOfEachInstalledAgent). A command that was not sent, as the plug read so
+//     already, returns [agent.ErrAlready] (lab:TestSuspendedMachineReadsOff).
 //   - When a call returns, all processes of the program are dead: those of its process group, and
 //     those with its environment in any group or session, such as ipmitool or telnet
 //     (TestEndOfTheContextKillsAll, TestTimeoutKillsAll, TestNothingOutlivesAnAgentThatHasEnded,

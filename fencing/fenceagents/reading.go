@@ -14,7 +14,9 @@ type answer struct {
 }
 
 // already reports whether a program has sent nothing, because the plug was found so.
-func already(a answer) bool { return strings.Contains(strings.ToLower(string(a.stdout)), "success: already ") }
+func already(a answer) bool {
+	return strings.Contains(strings.ToLower(string(a.stdout)), "success: already ")
+}
 
 // unseen reports whether a program has sent its command and given up waiting for the effect.
 func unseen(a answer) bool {

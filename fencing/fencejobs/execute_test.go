@@ -82,6 +82,36 @@ func (s sleepy) Metadata(ctx context.Context, name string) (agent.Metadata, erro
 	return rack{s.Rack}.Metadata(ctx, name)
 }
 
+// What an agent says of its command comes back.
+func TestWordOfAnAgent(t *testing.T) {
+	for _, want := range []error{nil, agent.ErrAlready, agent.ErrNoEffect, errors.ErrUnsupported} {
+		rack := fencingtest.NewRack(nil, victim)
+		r := someRequest(t, switchOff)
+		answer := execute(t.Context(), wordy{rack, want}, host, r, time.Now())
+		rack.Close()
+		said, err := answer.encode()
+		require.NoError(t, err)
+		answer, err = readResult(string(said), r)
+		require.NoError(t, err)
+		for _, e := range []error{agent.ErrAlready, agent.ErrNoEffect} {
+			assert.Equal(t, errors.Is(want, e), errors.Is(answer.err(), e), "%v", want)
+		}
+		assert.Equal(t, want == nil, answer.err() == nil)
+	}
+}
+
+// wordy are agents that say this of commands.
+type wordy struct {
+	*fencingtest.Rack
+	err error
+}
+
+func (w wordy) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
+	return rack{w.Rack}.Metadata(ctx, name)
+}
+
+func (w wordy) Switch(context.Context, agent.Target, agent.Command) error { return w.err }
+
 // The agent gets no more time than the window has: it is dead at its end.
 func TestAgentEndsWithTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func (r *Rack) Power(ctx context.Context, target agent.Target) (agent.Power, err
 	return agent.PowerOff, nil
 }
 
-// Switch implements agent.Agent.
+// Switch implements agent.Agent. It returns agent.ErrAlready for a plug that is as the command asks for.
 func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	name, fault, err := r.meet(target)
 	if err != nil {
@@ -154,6 +154,7 @@ func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Co
 	r.mu.Lock()
 	r.events = append(r.events,
 		Event{At: time.Now(), Plug: name, Kind: "command", Action: command.Action, Op: command.ID})
+	already := r.plug(name).on == (command.Action == agent.ActionOn)
 	r.mu.Unlock()
 	switched := name
 	if fault.Switches != "" {
@@ -168,6 +169,9 @@ func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Co
 	}
 	if fault.Fail {
 		return errors.New("plug " + name + ": failed")
+	}
+	if already {
+		return fmt.Errorf("plug %s: %w", name, agent.ErrAlready)
 	}
 	return nil
 }

@@ -539,6 +539,9 @@ var rules = []struct {
 		name: "timeout that is no whole seconds", changes: changes{{template, "", "command_timeout=1500ms"}},
 		want: []string{"BadValue " + template + `:7: command_timeout must be whole seconds (got "1500ms")`},
 	}, {
+		name: "proof that is neither yes nor no", changes: changes{{template, "", "off_is_proof=maybe"}},
+		want: []string{"BadValue " + template + `:7: off_is_proof must be one of yes, no (got "maybe")`},
+	}, {
 		name: "no timeout at all", changes: changes{{template, "", "command_timeout=0s"}},
 		want: []string{"BadValue " + template + ":7: command_timeout must be a duration such as 90s or 5m, from 1s " +
 			"to 24h0m0s"},

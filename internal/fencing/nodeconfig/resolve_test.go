@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
@@ -375,6 +376,36 @@ func TestTimeoutsOfDevices(t *testing.T) {
 			c.changes.apply(t, objects)
 			p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
 			assert.Equal(t, c.want, p.PowerManagement[0].Off()[0].Device.Timeout)
+		})
+	}
+}
+
+// What off means is known of the agent, unless its method or template says otherwise.
+func TestWhatOffMeans(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes changes
+		of      bool // the agent
+		want    bool
+	}{
+		"of an agent whose off is proof": {nil, true, true},
+		"of another agent":               {nil, false, false},
+		"of the template":                {changes{{template, "", "off_is_proof=yes"}}, false, true},
+		"of the method":                  {changes{{template, "", "off_is_proof=yes"}, {bmcOff, "", "off-is-proof=NO"}}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := load(t, "bmc-then-pdus.yaml", "w1")
+			c.changes.apply(t, objects)
+			n := namespace(objects)
+			known := n.Agent
+			n.Agent = func(name string) (agent.Metadata, error) {
+				m, err := known(name)
+				m.OffIsProof = c.of
+				return m, err
+			}
+			before := plan(t, namespace(load(t, "bmc-then-pdus.yaml", "w1")), nodeconfig.Node{Name: "w1"})
+			p := plan(t, n, nodeconfig.Node{Name: "w1"})
+			assert.Equal(t, c.want, p.PowerManagement[0].Off()[0].Device.OffIsProof)
+			assert.Equal(t, before.Hash, p.Hash, "it may change during a fence")
 		})
 	}
 }
