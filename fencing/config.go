@@ -89,8 +89,8 @@ type Config struct {
 	// History is how long the record of a fence is kept after its end. Default: 24 h.
 	History time.Duration
 
-	// CheckInterval is how often the devices of a healthy node are read. Default: 5 min; at least
-	// 1 s.
+	// CheckInterval is how often the devices of a healthy node are read. The nodes are spread over it.
+	// Default: 5 min; at least 1 s.
 	CheckInterval time.Duration
 
 	// ChecksAtOnce limits how many healthy nodes have their devices read at the same time. Each

@@ -42,6 +42,7 @@ type Controller struct {
 	nodeFences nodeFenceClient
 	dynamic    dynamic.Interface
 	config     Config
+	turns      *turns
 	busy       sync.Mutex // held by Run
 
 	mu      sync.Mutex
@@ -60,7 +61,9 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c}, nil
+	return &Controller{
+		kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c, turns: newTurns(c.ChecksAtOnce),
+	}, nil
 }
 
 // tick is the interval at which the controller checks all nodes.

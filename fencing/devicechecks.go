@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,7 +73,6 @@ func (c *checks) done(node string) bool {
 func (c *checks) watch(ctx context.Context) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	slots := make(chan struct{}, c.config.ChecksAtOnce)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer c.leaveSurvey()
@@ -84,13 +84,7 @@ func (c *checks) watch(ctx context.Context) {
 			if !c.due(n, flaws[n.Name] != nil) {
 				continue
 			}
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return // nothing is due any more
-			}
 			all.Go(func() {
-				defer func() { <-slots }()
 				defer c.ends(n.Name)
 				c.check(ctx, n)
 			})
@@ -145,11 +139,20 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	// Another machine, or one that was restarted: earlier results are void.
 	another := ready(n) && result.machine != machineOf(n) ||
 		result.flawed != flawed
-	if last, ok := c.begun[n.Name]; ok && time.Since(last) < interval && (!another || time.Since(last) < tick) {
+	now := time.Now()
+	if last, ok := c.begun[n.Name]; ok && round(n.Name, now, interval) == round(n.Name, last, interval) &&
+		(!another || now.Sub(last) < tick) {
 		return false
 	}
-	c.begun[n.Name], c.busy[n.Name] = time.Now(), true
+	c.begun[n.Name], c.busy[n.Name] = now, true
 	return true
+}
+
+// round numbers the intervals of a node's checks. Those of different nodes do not begin together: after the
+// first one, checks are spread.
+func round(node string, at time.Time, interval time.Duration) int64 {
+	begins := int64(xxhash.Sum64String(node) % uint64(interval))
+	return (at.UnixNano() - begins) / int64(interval)
 }
 
 // ends releases the reservation of a check.
@@ -238,6 +241,11 @@ func (c *checks) read(ctx context.Context, node string, plan nodeconfig.Plan) ma
 }
 
 func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (agent.Power, error) {
+	end, err := c.turns.take(ctx, d.Queue, false)
+	if err != nil {
+		return agent.PowerUnknown, err
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
 	defer cancel()
 	target, err := c.secrets.target(ctx, node, d)

@@ -70,6 +70,10 @@
 //   - Off proves nothing by itself where it may be that of a suspended machine, see
 //     [agent.Metadata].OffIsProof: only after a command of this process that its agent says to have
 //     sent, to a machine that was on (TestSuspendedMachineKeepsItsPods, e2e:TestSuspendedMachine).
+//   - A device is called only when the last call to it has ended, by fences before checks. What one
+//     device is follows from its agent, address and port, or from the key device of its configuration.
+//     A device that hangs delays no checks of others (TestNodesOfOneDeviceTakeTurns,
+//     TestDeviceWithTwoAddresses, TestDeviceThatHangsDelaysNoChecksOfOthers, e2e:TestNodesOfOnePDU).
 //   - One readable level of devices is enough (TestDeadBMCThenPDUsWithDefaultTimes). With default
 //     settings the pods of a lost node are released within eight and a half minutes if one level
 //     can be read (TestSimulatedDeathsOfNodes).

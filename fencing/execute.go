@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,11 +220,27 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 }
 
 func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent.Power, error) {
+	plugs := map[string][]int{} // by what has them
+	for i, name := range step.Devices {
+		queue := f.queue(name)
+		plugs[queue] = append(plugs[queue], i)
+	}
+	for _, queue := range slices.Sorted(maps.Keys(plugs)) { // in one order, or fences wait for each other
+		end, err := f.turns.take(ctx, queue, true)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+	}
 	before := f.record.Status
 	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]agent.Power, len(step.Devices))}
 	var all sync.WaitGroup
-	for i, name := range step.Devices {
-		all.Go(func() { outcome.Powers[i] = f.power(ctx, name) })
+	for _, of := range plugs {
+		all.Go(func() {
+			for _, i := range of {
+				outcome.Powers[i] = f.power(ctx, step.Devices[i])
+			}
+		})
 	}
 	all.Wait()
 	if ctx.Err() != nil {
@@ -232,6 +249,14 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 	outcome.Ended = f.clock.Now()
 	f.memory = f.memory.After(&before, step, outcome)
 	return outcome.Powers, nil
+}
+
+// queue returns what calls to a device wait in.
+func (f *fence) queue(name string) string {
+	if d, ok := device(f.plan, name); ok {
+		return d.Queue
+	}
+	return name
 }
 
 func (f *fence) power(ctx context.Context, name string) agent.Power {
@@ -263,9 +288,17 @@ const reachWithin = time.Second
 
 // call sends a command and waits for the end of the agent: a command that is interrupted may take
 // effect later. A command without its Secrets is not sent, and has ended: its device is read, and
-// the try counts. Otherwise it would be the next step for ever.
+// the try counts. Otherwise it would be the next step for ever. If its turn has come too late for the last
+// look at the node, the fence keeps the turn for the next one.
 func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	config := &f.config
+	if f.turn == nil {
+		end, err := f.turns.take(ctx, f.queue(step.Device), true)
+		if err != nil {
+			return err
+		}
+		f.turn = end
+	}
 	reaching, reached := context.WithTimeout(ctx, reachWithin)
 	target, err := f.reach(reaching, step.Device)
 	reached()
@@ -279,6 +312,7 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 		f.memory = f.memory.Changed()
 		return ctx.Err()
 	}
+	defer f.endTurn()
 	if !unsent {
 		err = config.Agents.Switch(calling, target, command)
 	}

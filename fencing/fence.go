@@ -52,6 +52,7 @@ type fence struct {
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
 	failures  failures
+	turn      func() // ends the turn of the command that is about to be sent; nil: there is none
 }
 
 func newFence(r *run, node string) *fence {
@@ -69,8 +70,12 @@ var errGone = errors.New("the record is gone")
 // ends.
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
+	defer f.endTurn()
 	for ctx.Err() == nil {
 		err := f.step(ctx)
+		if err != nil {
+			f.endTurn()
+		}
 		switch {
 		case errors.Is(err, errGone):
 			return
@@ -105,6 +110,11 @@ func (f *fence) step(ctx context.Context) error {
 		return err
 	}
 	step := f.gate(ctx, in, statemachine.Transition(in))
+	switch step.(type) {
+	case statemachine.Look, statemachine.Call:
+	default:
+		f.endTurn()
+	}
 	err = f.execute(ctx, step)
 	if counts(step, err) {
 		f.failures.count(f.clock.Now(), err)
@@ -119,6 +129,14 @@ func (f *fence) step(ctx context.Context) error {
 		f.renewals = 0
 	}
 	return err
+}
+
+// endTurn lets others call the device of a command that was sent, or will not be.
+func (f *fence) endTurn() {
+	if f.turn != nil {
+		f.turn()
+		f.turn = nil
+	}
 }
 
 // read reads the record. If there is none and the node fails, read creates one, which starts a

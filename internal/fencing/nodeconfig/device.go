@@ -75,6 +75,10 @@ func (s *subject) identify(
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
 	device.claimed = agent.locate(written).claimed()
+	device.Queue = device.Key
+	if at.address != "" {
+		device.Queue = agent.Name + " " + location{address: at.address, port: at.port}.String()
+	}
 	if at.address == "" { // the agent knows its plugs
 		device.identity = device.Key
 		return true

@@ -130,6 +130,7 @@
 //	settle             from a command until it has landed, if ever   default 30s, or the agent's if longer
 //	command_timeout    for a command or a reading of the agent       whole seconds; default the controller's
 //	off_is_proof       yes, or no: off may be a suspended machine    default the agent's
+//	device             a name: calls to one device come one by one   default agent, address and port
 //	<parameter>        of the agent, by its new or old name
 //	<parameter>.secret name/key of a Secret                        not for what says which plug is meant
 //

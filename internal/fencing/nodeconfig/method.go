@@ -119,11 +119,14 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 	if template != nil {
 		s.readTemplate(*template, d, agent, values, &traits)
 	}
-	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey, proofKey}, agent, values)
+	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey, proofKey, deviceKey}, agent, values)
 	s.readTraits(d.at, entries, agent, &traits)
 	if d.device = s.assemble(d, agent, values); d.device != nil {
 		d.device.Settle, d.device.Timeout = traits.settle, traits.timeout
 		d.device.OffIsProof = traits.offIsProof
+		if traits.device != "" {
+			d.device.Queue = "device " + traits.device
+		}
 	}
 }
 

@@ -22,12 +22,14 @@ const (
 	settleKey  = "settle"
 	timeoutKey = "command_timeout"
 	proofKey   = "off_is_proof"
+	deviceKey  = "device"
 )
 
 // traits of a device.
 type traits struct {
 	settle, timeout time.Duration
 	offIsProof      bool
+	device          string // its name, where agent and address do not tell
 }
 
 // readTraits sets the traits that the text has.
@@ -35,6 +37,11 @@ func (s *subject) readTraits(at place, entries []Entry, agent *knownAgent, t *tr
 	given := byKey(entries)
 	if e, has := given[proofKey]; has {
 		t.offIsProof = s.choice(at.of(e), e, "yes", "no") == "yes"
+	}
+	if e, has := given[deviceKey]; has {
+		if t.device = e.Value; strings.TrimSpace(e.Value) == "" {
+			s.badValue(at.of(e), e, "must be a name")
+		}
 	}
 	if e, has := given[timeoutKey]; has {
 		if t.timeout = s.duration(at.of(e), e, time.Second); t.timeout%time.Second != 0 {

@@ -131,6 +131,8 @@ type Device struct {
 	Timeout time.Duration `json:"-"`
 	// OffIsProof is that of the agent, or what the configuration says.
 	OffIsProof bool `json:"-"`
+	// Queue is the same for plugs that are reached by one device, which may take one call at a time.
+	Queue string `json:"-"`
 
 	// identity is the same for one plug with any agent. It has the agent's default port if
 	// none is set.

@@ -539,6 +539,9 @@ var rules = []struct {
 		name: "timeout that is no whole seconds", changes: changes{{template, "", "command_timeout=1500ms"}},
 		want: []string{"BadValue " + template + `:7: command_timeout must be whole seconds (got "1500ms")`},
 	}, {
+		name: "device without a name", changes: changes{{template, "", `device=""`}},
+		want: []string{"BadValue " + template + `:7: device must be a name (got "nothing")`},
+	}, {
 		name: "proof that is neither yes nor no", changes: changes{{template, "", "off_is_proof=maybe"}},
 		want: []string{"BadValue " + template + `:7: off_is_proof must be one of yes, no (got "maybe")`},
 	}, {

@@ -435,6 +435,26 @@ func TestKeysOfDevices(t *testing.T) {
 	}
 }
 
+// Plugs of one queue are called one by one.
+func TestQueuesOfDevices(t *testing.T) {
+	for method, want := range map[string]string{
+		"agent=fence_apc_snmp\nip=PDU.example.\nplug=5":                        "fence_apc_snmp pdu.example/",
+		"agent=fence_apc_snmp\nip=pdu.example\nplug=6\nswitch=2":               "fence_apc_snmp pdu.example/",
+		"agent=fence_apc_snmp\nip=pdu.example\nipport=1161\nplug=5":            "fence_apc_snmp pdu.example:1161/",
+		"agent=fence_apc_snmp\nip=pdu.example\nplug=5\ndevice=the PDU":         "device the PDU",
+		"agent=fence_ilo\nport=bmc.example\nport_as_ip=1":                      "fence_ilo bmc.example/",
+		"agent=fence_dummy\nstatus_file=/run/w1":                               "fence_dummy///status_file=%2Frun%2Fw1",
+		"agent=fence_dummy\nstatus_file=/run/w1\ndevice=the file of all nodes": "device the file of all nodes",
+	} {
+		data := nothing("w1")
+		data["config.properties"] = strings.Replace(data["config.properties"], "power_management=",
+			"power_management=a", 1)
+		data["fence-method-a"] = "action=reboot\n" + method
+		p := plan(t, namespace(map[string]map[string]string{"fence-config-node-w1": data}), nodeconfig.Node{Name: "w1"})
+		assert.Equal(t, want, p.Devices()[0].Queue, method)
+	}
+}
+
 func TestMethodMayBeginWithADigit(t *testing.T) {
 	objects := load(t, "bmc-then-pdus.yaml", "w1")
 	objects["fence-config-node-w1"]["fence-method-1_Off"] = objects["fence-config-node-w1"]["fence-method-bmc-off"]

@@ -67,6 +67,6 @@ func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, val
 			parameters = append(parameters, e)
 		}
 	}
-	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey, proofKey}, agent, values)
+	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey, proofKey, deviceKey}, agent, values)
 	s.readTraits(t.at, t.entries, agent, traits)
 }

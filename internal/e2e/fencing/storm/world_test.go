@@ -29,6 +29,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
@@ -77,7 +78,8 @@ type world struct {
 	cp        *e2e.ControlPlane
 	client    kubernetes.Interface
 	rack      *fencingtest.Rack
-	url       string // of the rack
+	plugs     map[string]*lab.Plug // of machines with power from a PDU, by node
+	url       string               // of the rack
 	groups    map[string][]string
 	namespace string // of pods
 	history   *history
@@ -229,7 +231,17 @@ func (w *world) referee() {
 }
 
 // cuts is how often a machine has lost its power.
-func (w *world) cuts(node string) int { return w.rack.Count(node, "power", agent.ActionOff) }
+func (w *world) cuts(node string) int {
+	cuts := w.rack.Count(node, "power", agent.ActionOff)
+	if plug := w.plugs[node]; plug != nil {
+		for _, change := range plug.Changes() {
+			if !change.On {
+				cuts++
+			}
+		}
+	}
+	return cuts
+}
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
 func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.Process {
@@ -253,7 +265,8 @@ func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.P
 		kept.Wait()
 		_ = p.Kill()
 	})
-	w.eventually("all machines are checked", func() bool { return len(w.where(checked)) == len(w.nodes()) })
+	w.eventually("all machines are checked",
+		func() bool { return len(w.where(checked)) == len(w.where(mayBeFenced)) })
 	return p
 }
 
@@ -306,6 +319,9 @@ func (w *world) where(so func(*corev1.Node) bool) (names []string) {
 
 func ready(n *corev1.Node) bool   { return has(n, corev1.NodeReady) }
 func checked(n *corev1.Node) bool { return has(n, "FenceReady") }
+
+// mayBeFenced says that a node has the label.
+func mayBeFenced(n *corev1.Node) bool { return n.Labels[worker] != "" }
 
 func has(n *corev1.Node, kind corev1.NodeConditionType) bool {
 	return slices.ContainsFunc(n.Status.Conditions,

@@ -1,0 +1,88 @@
+package fencing
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// turns have the calls to one device come one after the other: many power distribution units, chassis and
+// BMCs take one session at a time, and refuse others. Fences come before checks. Of checks, so many call
+// devices at a time.
+type turns struct {
+	mu      sync.Mutex
+	devices map[string]*queue // those that are called
+	checks  int               // that may begin besides those under way
+}
+
+// queue has what calls a device.
+type queue struct {
+	busy           bool
+	fences, checks []chan struct{} // that wait
+}
+
+func newTurns(checks int) *turns { return &turns{devices: map[string]*queue{}, checks: checks} }
+
+// take waits until no call to the device is under way, and returns what ends the turn. It is called once.
+func (t *turns) take(ctx context.Context, device string, fence bool) (end func(), err error) {
+	t.mu.Lock()
+	q := t.devices[device]
+	if q == nil {
+		q = &queue{}
+		t.devices[device] = q
+	}
+	waiting := &q.checks
+	if fence {
+		waiting = &q.fences
+	}
+	mine := make(chan struct{})
+	*waiting = append(*waiting, mine)
+	t.grant(device, q)
+	t.mu.Unlock()
+	end = func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		q.busy = false
+		t.grant(device, q)
+		if fence {
+			return
+		}
+		t.checks++
+		for device, q := range t.devices { // in any order, which is fair
+			t.grant(device, q)
+		}
+	}
+	select {
+	case <-mine:
+		return end, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	i := slices.Index(*waiting, mine)
+	if i >= 0 {
+		*waiting = slices.Delete(*waiting, i, i+1)
+		t.grant(device, q)
+	}
+	t.mu.Unlock()
+	if i < 0 { // it got its turn in this moment
+		end()
+	}
+	return nil, ctx.Err()
+}
+
+// grant gives whatever is next its turn.
+func (t *turns) grant(device string, q *queue) {
+	switch {
+	case q.busy:
+		return
+	case len(q.fences) > 0:
+		close(q.fences[0])
+		q.busy, q.fences = true, q.fences[1:]
+	case len(q.checks) > 0 && t.checks > 0:
+		t.checks--
+		close(q.checks[0])
+		q.busy, q.checks = true, q.checks[1:]
+	case len(q.checks) == 0:
+		delete(t.devices, device)
+	}
+}
