@@ -56,6 +56,12 @@ func (w *world) change(configMap, key, value string) {
 	require.NoError(w.t, err)
 }
 
+// template replaces that of all devices.
+func (w *world) template(text string) {
+	w.t.Helper()
+	w.change("fence-method-template-rack", "template.properties", text)
+}
+
 // The configuration of all nodes is spoiled at once: by the template that they share, by the object
 // of their type, or because somebody has deleted everything. People learn it within seconds and
 // again and again, and a node that is lost meanwhile is fenced when it is mended.

@@ -210,7 +210,7 @@ func TestChecksAtOnce(t *testing.T) {
 	for atOnce, want := range map[int]int{0: 4, 1: 1, 7: 7} {
 		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {
 			inWorld(t, 12, func(w *world) {
-				w.change("fence-method-template-rack", "template.properties", "agent_name=fence_rack\nip={{.NodeName}}\n")
+				w.template("agent_name=fence_rack\nip={{.NodeName}}\n")
 				c := &crowd{agents: agents{w.rack}}
 				a := w.start("a", func(config *fencing.Config) { config.Agents, config.ChecksAtOnce = c, atOnce })
 				defer a.stop()

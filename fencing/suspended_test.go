@@ -20,7 +20,7 @@ func TestSuspendedMachineKeepsItsPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				breaches := w.referee()
-				w.change("fence-method-template-rack", "template.properties", "agent_name=fence_rack\nip=rack\noff_is_proof=no\n")
+				w.template("agent_name=fence_rack\nip=rack\noff_is_proof=no\n")
 				w.pod("db-0", "n1")
 				a := w.start("a", nil)
 				defer func() { a.stop() }()
@@ -51,7 +51,7 @@ func TestSuspendedMachineKeepsItsPods(t *testing.T) {
 func TestMachineThatIsSwitchedOffByAnAmbiguousDeviceIsReleased(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		breaches := w.referee()
-		w.change("fence-method-template-rack", "template.properties", "agent_name=fence_rack\nip=rack\noff_is_proof=no\n")
+		w.template("agent_name=fence_rack\nip=rack\noff_is_proof=no\n")
 		w.pod("db-0", "n1")
 		a := w.start("a", nil)
 		defer a.stop()

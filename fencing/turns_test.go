@@ -137,8 +137,7 @@ func TestNodesOfOneDeviceTakeTurns(t *testing.T) {
 // What one device is does not always follow from its address.
 func TestDeviceWithTwoAddresses(t *testing.T) {
 	inWorld(t, 8, func(w *world) {
-		w.change("fence-method-template-rack", "template.properties",
-			"agent_name=fence_rack\nip={{.NodeName}}\ndevice=chassis\n")
+		w.template("agent_name=fence_rack\nip={{.NodeName}}\ndevice=chassis\n")
 		s := newSingle(w, 3*time.Second)
 		s.name = func(agent.Target) string { return "chassis" }
 		a := w.start("a", func(c *fencing.Config) { c.Agents = s })

@@ -119,7 +119,7 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 	if template != nil {
 		s.readTemplate(*template, d, agent, values, &traits)
 	}
-	s.readParameters(d.at, entries, []string{"template", "agent", "action", settleKey, timeoutKey, proofKey, deviceKey}, agent, values)
+	s.readParameters(d.at, entries, append([]string{"template", "agent", "action"}, traitKeys...), agent, values)
 	s.readTraits(d.at, entries, agent, &traits)
 	if d.device = s.assemble(d, agent, values); d.device != nil {
 		d.device.Settle, d.device.Timeout = traits.settle, traits.timeout

@@ -25,6 +25,8 @@ const (
 	deviceKey  = "device"
 )
 
+var traitKeys = []string{settleKey, timeoutKey, proofKey, deviceKey}
+
 // traits of a device.
 type traits struct {
 	settle, timeout time.Duration

@@ -390,7 +390,9 @@ func TestWhatOffMeans(t *testing.T) {
 		"of an agent whose off is proof": {nil, true, true},
 		"of another agent":               {nil, false, false},
 		"of the template":                {changes{{template, "", "off_is_proof=yes"}}, false, true},
-		"of the method":                  {changes{{template, "", "off_is_proof=yes"}, {bmcOff, "", "off-is-proof=NO"}}, true, false},
+		"of the method": {
+			changes{{template, "", "off_is_proof=yes"}, {bmcOff, "", "off-is-proof=NO"}}, true, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := load(t, "bmc-then-pdus.yaml", "w1")

@@ -48,7 +48,9 @@ func (s *subject) template(at place, name string) *template {
 }
 
 // readTemplate adds the settings of a template to values.
-func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, values map[string]setting, traits *traits) {
+func (s *subject) readTemplate(
+	t template, d *definition, agent *knownAgent, values map[string]setting, traits *traits,
+) {
 	var parameters []Entry
 	spelt := false
 	for _, e := range t.entries {
@@ -67,6 +69,6 @@ func (s *subject) readTemplate(t template, d *definition, agent *knownAgent, val
 			parameters = append(parameters, e)
 		}
 	}
-	s.readParameters(t.at, parameters, []string{"agent_name", "name", settleKey, timeoutKey, proofKey, deviceKey}, agent, values)
+	s.readParameters(t.at, parameters, append([]string{"agent_name", "name"}, traitKeys...), agent, values)
 	s.readTraits(t.at, t.entries, agent, traits)
 }

@@ -90,7 +90,10 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 			if reason == OffUnclear {
 				why = "reads off, perhaps not because of that"
 			}
-			return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and %s", d.Name, why))
+			return t.failCommission(
+				CommissionFailed,
+				fmt.Sprintf("device %s was told to switch off, and %s", d.Name, why),
+			)
 		})
 	case rec.Touched:
 		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))

@@ -39,8 +39,9 @@ var commissionMutations = []mutation.Mutation{
 		New: "power ||", Caught: "TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn",
 	},
 	{
-		Name: "a suspended machine is off", File: "poweroff.go", Old: "case before.power == agent.PowerOff && d.Ambiguous:",
-		New: "case false:", Caught: "TestSuspendedMachineIsNotOff",
+		Name: "a suspended machine is off", File: "poweroff.go",
+		Old: "case before.power == agent.PowerOff && d.Ambiguous:", New: "case false:",
+		Caught: "TestSuspendedMachineIsNotOff",
 	},
 	{
 		Name: "whatever reads off after a command was switched off", File: "poweroff.go",

@@ -67,7 +67,8 @@ func TestNodesOfOnePDU(t *testing.T) {
 			w.dark(node, true)
 		}
 		w.eventually("they are released", func() bool {
-			return !slices.ContainsFunc(w.pods(), func(p corev1.Pod) bool { return slices.Contains(lost, p.Spec.NodeName) })
+			return !slices.ContainsFunc(w.pods(),
+				func(p corev1.Pod) bool { return slices.Contains(lost, p.Spec.NodeName) })
 		})
 		took := time.Since(began)
 		w.eventually("they are back", func() bool { return w.each(lost, in(v1alpha1.PhaseFinal)) })
