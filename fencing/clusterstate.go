@@ -178,6 +178,27 @@ func touched(f *v1alpha1.NodeFence) bool {
 	return slices.ContainsFunc(f.Status.Devices, func(d incident.Device) bool { return d.Touched })
 }
 
+// past returns what has become of the fence of a record, if that has switched devices.
+func past(f *v1alpha1.NodeFence) policy.Past {
+	s := &f.Status
+	starts := s.Problems.Starts
+	if len(starts) == 0 || s.Commission != nil || !touched(f) {
+		return policy.Past{}
+	}
+	p := policy.Past{Began: starts[len(starts)-1].Time}
+	leftOff := slices.ContainsFunc(s.Devices, func(d incident.Device) bool { return d.State == incident.DeviceLeftOff })
+	failed := s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp || s.Restarts > 0
+	switch {
+	case s.Phase == v1alpha1.PhaseFinal, s.Phase == v1alpha1.PhaseRecovering,
+		meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReturned):
+		p.Outcome = policy.OutcomeReturned
+	case failed && s.Released == incident.ReleasedDone && !leftOff &&
+		(s.Abort == incident.AbortNone || s.Abort == incident.AbortGaveUp):
+		p.Outcome = policy.OutcomeStranded
+	}
+	return p
+}
+
 // needsHuman reports whether a fence that has started to switch devices, or is about to end, waits
 // for a human, or for something else that may never come.
 func needsHuman(f *v1alpha1.NodeFence) bool {
@@ -212,7 +233,7 @@ func (c *clusterState) look(now time.Time) policy.View {
 		there[n.Name] = true
 		f := c.fences[n.Name]
 		if f != nil {
-			n.Fence = fenceState(f)
+			n.Fence, n.Past = fenceState(f), past(f)
 		}
 		n.Excluded = n.Excluded || c.unconfigured(n.Name) && (f == nil || !touched(f)) // a begun fence continues
 		if c.slots[n.Name] {

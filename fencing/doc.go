@@ -96,7 +96,9 @@
 //   - A fence that was given up or waits for a human blocks neither the next fence of its node
 //     (TestNodeThatIsMadeAgainIsFenced, TestNodeThatIsToBeRemovedForAMomentIsFenced) nor the fences
 //     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting,
-//     TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot).
+//     TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot). But after two fences in a row whose nodes
+//     did not return within their BootGrace, the next waits for an admin, for up to six hours: what is
+//     wrong may be nothing that a fence mends (TestFencesThatDoNotHelp).
 //   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
 //     404 (TestPageOfAProxyMakesNothingGone). Nor does a proxy's 403 fail a method, or end the
 //     controller (TestProxyThatAnswersNonsense).

@@ -99,7 +99,9 @@ func TestNodesOfOneDeviceTakeTurns(t *testing.T) {
 			}
 			return true
 		})
+		s.mu.Lock()
 		clear(s.calls)
+		s.mu.Unlock()
 		began := time.Now()
 		for i := range lost {
 			w.cutOff(fmt.Sprintf("n%d", i+1), true)

@@ -97,9 +97,9 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 
 // alarming are the reasons of blocked fences that alerts query.
 var alarming = []string{
-	"AgentAlive", "ConfigurationChanged", "CoolDown", "NoPowerDevice", "NotConfigured", "OffUnclear", "OwnHost",
-	"OwnPartition", "Paused", "ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded", "SameMachine",
-	"StepFails", "Storm", "StorageUnreachable", "ZoneStorm",
+	"AgentAlive", "ConfigurationChanged", "CoolDown", "NoPowerDevice", "NoReturn", "NotConfigured", "OffUnclear",
+	"OwnHost", "OwnPartition", "Paused", "ProofTooOld", "Queue", "Quorum", "Rate", "Repeats", "RestartNeeded",
+	"SameMachine", "StepFails", "Storm", "StorageUnreachable", "ZoneStorm",
 }
 
 // standing is the present state, as opposed to events.

@@ -160,8 +160,8 @@ func TestAlertsFire(t *testing.T) {
 // leader, and not longer.
 func TestBlockedFences(t *testing.T) {
 	human := []string{
-		"AgentAlive", "ConfigurationChanged", "NoPowerDevice", "NotConfigured", "OffUnclear", "Quorum", "Repeats",
-		"RestartNeeded", "SameMachine", "StepFails",
+		"AgentAlive", "ConfigurationChanged", "NoPowerDevice", "NoReturn", "NotConfigured", "OffUnclear", "Quorum",
+		"Repeats", "RestartNeeded", "SameMachine", "StepFails",
 	}
 	storm := []string{"OwnPartition", "Storm", "ZoneStorm"}
 	long := []string{"CoolDown", "OwnHost", "Paused", "ProofTooOld", "Queue", "Rate", "StorageUnreachable"}

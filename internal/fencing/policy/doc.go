@@ -46,17 +46,19 @@
 //	ControlPlane  another node of the control plane is being fenced or        Hold  ending the quorum of etcd
 //	              boots, or less than floor(n/2)+1 of n would stay healthy
 //	Repeats       MaxRepeats fences of this node in RepeatWindow              Hold  a fence that does not help
+//	Return        the last two fences of other nodes in 6 h did not bring     Hold  cutting machines that work
+//	              their nodes back                                            one after the other
 //	Rate          MaxStarts fences in StartWindow                             Wait  losing a cluster bit by bit
 //	Concurrency   MaxConcurrent fences have devices switched                  Hold  the same, at once
 //
-// Storm, ZoneStorm, CoolDown, Repeats, Rate, Concurrency and, except for invalid limits, Readiness
-// apply to the start of a fence only. A fence that has recorded a command to a device
+// Storm, ZoneStorm, CoolDown, Repeats, Return, Rate, Concurrency and, except for invalid limits,
+// Readiness apply to the start of a fence only. A fence that has recorded a command to a device
 // ([Target].Switched) would otherwise be left half-way. Rate and Concurrency concern devices, and
 // do not apply to [Isolate]. Decide before a fence starts, and, with Switched, before each further
 // command to switch something off. [Limits] has the defaults.
 //
-// A [Commission] is not a fence: Duration requires a working node, and Repeats and Rate do not
-// apply.
+// A [Commission] is not a fence: Duration requires a working node, and Repeats, Return and
+// Rate do not apply.
 //
 // # What is counted
 //

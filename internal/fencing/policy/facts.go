@@ -99,10 +99,30 @@ type NodeFacts struct {
 	// StorageLost is set if the node last reported that it cannot reach its storage.
 	StorageLost bool
 	Fence       Fence
+	Past        Past
 	// Starting is set if a fence of this node may start, and no record has that start yet. It
 	// counts as a start.
 	Starting bool
 }
+
+// Past is what has become of the last fence of a node.
+type Past struct {
+	// Began is when it began to switch devices.
+	Began   time.Time
+	Outcome Outcome
+}
+
+// Outcome is what a fence has done for its node.
+type Outcome int
+
+const (
+	// OutcomeUnknown is that of a fence that is under way, was stopped, or never was.
+	OutcomeUnknown Outcome = iota
+	// OutcomeReturned is that the node has worked again.
+	OutcomeReturned
+	// OutcomeStranded is that the machine got its power back, and the node did not return in time.
+	OutcomeStranded
+)
 
 // member reports whether n is one of the nodes that are counted. Only a limited share of them may
 // fail.

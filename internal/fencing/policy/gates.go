@@ -26,6 +26,7 @@ var gates = [...]gate{
 	{GateCoolDown, askCoolDown},
 	{GateControlPlane, askControlPlane},
 	{GateRepeats, askRepeats},
+	{GateReturn, askReturn},
 	{GateRate, askRate},
 	{GateConcurrency, askConcurrency},
 }

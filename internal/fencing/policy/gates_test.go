@@ -75,6 +75,11 @@ func started(in *policy.Input, node string, ago ...time.Duration) {
 	}
 }
 
+// stranded has a node that did not return from its fence.
+func stranded(in *policy.Input, name string, ago time.Duration) {
+	node(in, name).Past = policy.Past{Began: now.Add(-ago), Outcome: policy.OutcomeStranded}
+}
+
 // silence is what a state has not seen for a time: it has to observe again.
 func forget(in *policy.Input, observed time.Duration) {
 	in.State = policy.State{}
@@ -634,6 +639,53 @@ var cases = []struct {
 		in.State = in.State.Observe(in.View, in.Limits)
 		in.Starts = nil
 	}, policy.Hold, policy.ReasonRepeats, 0},
+
+	{
+		policy.GateReturn, "one did not return", func(in *policy.Input) { stranded(in, "w1", time.Hour) },
+		policy.Allow, "", 0,
+	},
+	{policy.GateReturn, "two did not return", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", 6*time.Hour-1)
+	}, policy.Hold, policy.ReasonNoReturn, 0},
+	{policy.GateReturn, "two did not return, one of them long ago", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", 6*time.Hour)
+	}, policy.Allow, "", 0},
+	{policy.GateReturn, "two did not return, and one between them", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		node(in, "w3").Past = policy.Past{Began: now.Add(-30 * time.Minute), Outcome: policy.OutcomeReturned}
+	}, policy.Allow, "", 0},
+	{policy.GateReturn, "two did not return, and one before them", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		node(in, "w3").Past = policy.Past{Began: now.Add(-2 * time.Hour), Outcome: policy.OutcomeReturned}
+	}, policy.Hold, policy.ReasonNoReturn, 0},
+	{policy.GateReturn, "two did not return, and the last is under way", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		node(in, "w3").Past = policy.Past{Began: now.Add(-time.Minute)}
+	}, policy.Hold, policy.ReasonNoReturn, 0},
+	{policy.GateReturn, "two did not return, and it is one of them", func(in *policy.Input) {
+		stranded(in, "w0", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+	}, policy.Allow, "", 0},
+	{policy.GateReturn, "two did not return, and one is gone", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		node(in, "w2").Gone = true
+	}, policy.Allow, "", 0},
+	{policy.GateReturn, "two did not return, and switched", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		in.Target.Switched = true
+	}, policy.Allow, "", 0},
+	{policy.GateReturn, "two did not return, by hand", func(in *policy.Input) {
+		stranded(in, "w1", 20*time.Minute)
+		stranded(in, "w2", time.Hour)
+		in.Target.Restarted = true
+	}, policy.Allow, "", 0},
 
 	{
 		policy.GateRate, "9 in an hour", func(in *policy.Input) {

@@ -271,7 +271,7 @@ func TestDecisionsAreWellFormed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
 		d := policy.Decide(in)
-		if len(d.All) != 16 {
+		if len(d.All) != 17 {
 			t.Fatalf("%d gates were asked", len(d.All))
 		}
 		first := policy.GateResult{Verdict: policy.Allow, Reason: policy.ReasonAllowed, Message: d.Message}

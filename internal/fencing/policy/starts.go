@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Gates that limit how many fences begin: of a node, within a time, and at a time.
 
@@ -38,6 +41,43 @@ func askRepeats(c *consideration) GateResult {
 		window,
 		limit,
 	)
+}
+
+// inVain is for how long a fence counts whose node did not return.
+const inVain = 6 * time.Hour
+
+// askReturn holds a fence after two in a row that did not help: what is wrong with the nodes may be nothing
+// that a restart mends, such as a certificate that has expired, and each fence takes the power of a machine
+// that works.
+func askReturn(c *consideration) GateResult {
+	switch {
+	case c.Target.Switched:
+		return begun()
+	case c.Target.Act == Commission:
+		return pass("this is not a fence")
+	case c.Target.Restarted:
+		return pass("an administrator has started this fence")
+	}
+	var ended []*NodeFacts // whose fences have come to an outcome, the last first
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; !c.is(n) && !n.Gone && n.Past.Outcome != OutcomeUnknown {
+			ended = append(ended, n)
+		}
+	}
+	slices.SortStableFunc(ended, func(a, b *NodeFacts) int { return b.Past.Began.Compare(a.Past.Began) })
+	var stranded []string
+	for _, n := range ended {
+		if n.Past.Outcome != OutcomeStranded || c.Now.Sub(n.Past.Began) >= inVain {
+			break
+		}
+		if stranded = append(stranded, n.Name); len(stranded) == 2 {
+			return hold(ReasonNoReturn,
+				"nodes %s and %s, the last ones to be fenced, did not return: fences may not help against what is "+
+					"wrong. An administrator has to look, and to restart the fence",
+				stranded[0], stranded[1])
+		}
+	}
+	return pass("after %s in a row the node did not return; 2 are the limit", number(len(stranded), "fence", "fences"))
 }
 
 func askRate(c *consideration) GateResult {

@@ -107,7 +107,7 @@ func TestControlPlaneTable(t *testing.T) {
 func TestZeroInputIsNotAllowed(t *testing.T) {
 	d := policy.Decide(policy.Input{})
 	assert.Equal(t, policy.Deny, d.Verdict)
-	require.Len(t, d.All, 16)
+	require.Len(t, d.All, 17)
 	for i, r := range d.All {
 		assert.Equal(t, policy.Gate(i+1), r.Gate)
 		assert.NotEmpty(t, r.Message, r.Gate)
@@ -153,6 +153,7 @@ func TestAllIsInPlainWords(t *testing.T) {
 		"CoolDown: no storm within 5m0s",
 		"ControlPlane: node w0 is not of the control plane",
 		"Repeats: node w0 has been fenced 0 times in 1h0m0s; the limit is 3",
+		"Return: after 0 fences in a row the node did not return; 2 are the limit",
 		"Rate: 0 fences began in 1h0m0s; the limit is 10",
 		"Concurrency: 0 fences are under way; the limit is 1",
 	}, messages)

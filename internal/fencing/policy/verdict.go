@@ -59,6 +59,7 @@ const (
 	ReasonCoolDown           Reason = "CoolDown"           // GateCoolDown
 	ReasonQuorum             Reason = "Quorum"             // GateControlPlane
 	ReasonRepeats            Reason = "Repeats"            // GateRepeats; worth an alarm
+	ReasonNoReturn           Reason = "NoReturn"           // GateReturn; worth an alarm
 	ReasonRate               Reason = "Rate"               // GateRate
 	ReasonQueue              Reason = "Queue"              // GateConcurrency
 )
@@ -83,6 +84,7 @@ const (
 	GateCoolDown
 	GateControlPlane
 	GateRepeats
+	GateReturn
 	GateRate
 	GateConcurrency
 )
@@ -93,7 +95,7 @@ var gateNames = [...]string{
 	GateDuration:  "Duration",
 	GateReadiness: "Readiness", GateOwnPartition: "OwnPartition", GateStorage: "Storage", GateStorm: "Storm",
 	GateZoneStorm: "ZoneStorm", GateCoolDown: "CoolDown", GateControlPlane: "ControlPlane", GateRepeats: "Repeats",
-	GateRate: "Rate", GateConcurrency: "Concurrency",
+	GateReturn: "Return", GateRate: "Rate", GateConcurrency: "Concurrency",
 }
 
 // String returns the name of the constant, without "Gate".

@@ -20,7 +20,7 @@ func TestNames(t *testing.T) {
 		"Gate(0)", "Identity", "Machine", "Selection", "OwnHost", "Admin", "Duration", "Readiness", "OwnPartition",
 		"Storage",
 		"Storm", "ZoneStorm", "CoolDown",
-		"ControlPlane", "Repeats", "Rate", "Concurrency", "Gate(17)",
+		"ControlPlane", "Repeats", "Return", "Rate", "Concurrency", "Gate(18)",
 	}, names)
 	names = nil
 	for f := policy.FenceNone; f <= policy.FenceGivenUp+1; f++ {

@@ -58,12 +58,8 @@ func identify(s *v1alpha1.Status, n Node) {
 
 // detected waits for the condition to last.
 func (t transition) detected() Step {
-	n, step := t.failing()
-	if step != nil {
+	if _, step := t.failing(); step != nil {
 		return step
-	}
-	if t.s.Hold != nil && !t.touched() && t.restartAsked() {
-		return t.reopen(IncidentReopened, n, t.open)
 	}
 	if step := t.rest(or(t.Plan.NotReadyFor, DefaultNotReadyFor), "the condition has to last"); step != nil {
 		return step
@@ -81,7 +77,7 @@ func (t transition) detected() Step {
 }
 
 // failing is common to the phases before power: it returns the node, or a step if the node is gone
-// or works.
+// or works, or an admin restarts a fence that is held.
 func (t transition) failing() (Node, Step) {
 	n, look := t.node(lookEvery / 2)
 	switch {
@@ -91,6 +87,8 @@ func (t transition) failing() (Node, Step) {
 		return n, t.abort(NodeGone, incident.AbortNodeGone)
 	case t.cleared(n):
 		return n, t.returned(Returned)
+	case t.s.Hold != nil && !t.touched() && t.restartAsked():
+		return n, t.reopen(IncidentReopened, n, t.open)
 	}
 	return n, nil
 }
