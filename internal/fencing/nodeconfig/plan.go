@@ -125,7 +125,7 @@ type Device struct {
 	// Arguments of the agent, sorted by name, without the action.
 	Arguments []Argument
 	// Settle is the time after which an accepted command has taken effect.
-	Settle time.Duration
+	Settle time.Duration `json:"-"`
 	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: the
 	// default of the controller.
 	Timeout time.Duration `json:"-"`

@@ -136,7 +136,7 @@ func TestHash(t *testing.T) {
 		return objects
 	}
 	original := of(with())
-	assert.Equal(t, "06723eec11e1331c83e7e2e48e12d827d64d0debd69dcb0c034d65bf1338d0b7", original,
+	assert.Equal(t, "24971b09f67216bcaa11259a4250997264c11be83c09fdb8599acbd6005283e2", original,
 		"it is stored: another encoding is a change of every configuration")
 	for name, same := range map[string]map[string]map[string]string{
 		"comment":        with([3]string{settings, "", "# comment"}),
@@ -146,6 +146,9 @@ func TestHash(t *testing.T) {
 		"unused method":  with([3]string{object + "/fence-method-x", "", "action=off\nagent=fence_aws\nplug=1"}),
 		"old name":       with([3]string{bmcOff, "ip=", "ipaddr="}),
 		"order of lines": with([3]string{template, "lanplus=1\ncipher=3", "cipher=3\nlanplus=1"}),
+		"settle":         with([3]string{template, "", "settle=41s"}),
+		"what off means": with([3]string{template, "", "off_is_proof=no"}),
+		"device":         with([3]string{template, "", "device=the BMC"}),
 		"timeout":        with([3]string{template, "", "command_timeout=41s"}),
 		"step":           with([3]string{settings, "isolation=mark-unschedulable", "isolation="}),
 		"retries":        with([3]string{settings, "", "retries=4"}),
@@ -175,8 +178,7 @@ func TestHash(t *testing.T) {
 		}),
 		"plug": with([3]string{object + "/fence-method-pdu-a-off", "plug=5", "plug=4"},
 			[3]string{object + "/fence-method-pdu-a-on", "plug=5", "plug=4"}),
-		"order":  with([3]string{settings, "pdu-a-off pdu-b-off", "pdu-b-off pdu-a-off"}),
-		"settle": with([3]string{template, "", "settle=41s"}),
+		"order": with([3]string{settings, "pdu-a-off pdu-b-off", "pdu-b-off pdu-a-off"}),
 	} {
 		h := of(other)
 		assert.Empty(t, hashes[h], name)
