@@ -94,7 +94,7 @@ func TestSwitchFailsWithTheAgent(t *testing.T) {
 	assert.Equal(t, "action=on\nplug=1\n", f.calls()[0].Input)
 	err := agents.Switch(t.Context(), target(map[string]string{"plug": "1", "code": "1", "complains": "no such plug"}),
 		off)
-	assert.ErrorContains(t, err, "fenceagents: off of fence_fake/192.0.2.1/1 for node worker-1: exit code 1: [hidden]",
+	assert.ErrorContains(t, err, "fenceagents: off of fence_fake/192.0.2.1/1 for node worker-1: exit code 1: …",
 		"any text of a parameter might be a secret")
 	err = agents.Switch(t.Context(), target(map[string]string{"plug": "1", "does": "is killed"}), off)
 	assert.ErrorContains(t, err, "ended by a signal: killed")

@@ -47,10 +47,10 @@
 //     (TestCommandIsNotSentLate).
 //   - If the controller is killed, the kernel kills the program (TestAgentDiesWithTheController).
 //   - Values of parameters are not in arguments, in the environment or in logs. Errors contain the
-//     standard error of a program, shortened and without anything that may be secret
-//     (TestSecretsAreNowhereElse, TestSecretsAreScrubbedWhereverOutputIsCut,
-//     TestSecretsOfAnyTypeAreHidden,
-//     lab:TestSecretsAreNotInProcesses).
+//     standard error of a program, shortened. If the program has a secret, only words of a fixed
+//     vocabulary are left of it, in whatever way the secret is encoded (TestSecretsAreNowhereElse,
+//     TestSecretsAreScrubbedWhereverOutputIsCut, TestSecretsOfAnyTypeAreHidden,
+//     lab:TestSecretsInTheEncodingsOfPython, lab:TestSecretsAreNotInProcesses).
 //
 // # Not guaranteed
 //

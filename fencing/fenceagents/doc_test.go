@@ -28,6 +28,7 @@ func TestDocumentedTests(t *testing.T) {
 	names := regexp.MustCompile(`(lab:)?Test\w+`).FindAllStringSubmatch(string(doc), -1)
 	assert.Greater(t, len(names), 20)
 	for _, name := range names {
-		assert.Contains(t, sources[name[1]], "\nfunc "+strings.TrimPrefix(name[0], "lab:")+"(t ")
+		test := "\nfunc " + strings.TrimPrefix(name[0], "lab:") + "(t "
+		assert.True(t, strings.Contains(sources[name[1]], test), "%s: there is no such test", name[0])
 	}
 }

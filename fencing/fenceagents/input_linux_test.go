@@ -1,10 +1,7 @@
 package fenceagents_test
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -175,23 +172,13 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	require.NoError(t, err)
 	_, err = agents.Metadata(t.Context(), "fence_fake")
 	require.NoError(t, err)
-	encoded, err := json.Marshal(secret)
-	require.NoError(t, err)
-	guises := []string{
-		secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(string(encoded), `"`),
-		strings.ReplaceAll(secret, `\`, `\\`),
-		base64.StdEncoding.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte("root:" + secret)),
-		strings.ReplaceAll(secret, "'", `'"'"'`),
-	}
-	for _, guise := range guises {
-		// The fake agent writes what it has read.
-		err = agents.Switch(t.Context(), target(map[string]string{
-			"plug": "1", "username": "root", "password": secret, "api_path": guise, "complains": "INPUT", "code": "1",
-		}), off)
-		assert.ErrorContains(t, err, "exit code 1: action=off")
-		assert.ErrorContains(t, err, "password=[hidden]")
-		assert.ErrorContains(t, err, "api_path=[hidden]")
-		assert.ErrorContains(t, err, "username=root")
+	// The fake agent writes what it has read.
+	err = agents.Switch(t.Context(), target(map[string]string{
+		"plug": "1", "username": "root", "password": secret, "complains": "INPUT", "code": "1",
+	}), off)
+	require.ErrorContains(t, err, "exit code 1: …")
+	for _, part := range strings.Fields(secret) {
+		assert.NotContains(t, err.Error(), part)
 	}
 	var known []string
 	for _, given := range f.calls() {
@@ -205,6 +192,6 @@ func TestSecretsAreNowhereElse(t *testing.T) {
 	slices.Sort(known)
 	assert.Equal(t, []string{"BELLWETHER_FENCE_CALL", "BELLWETHER_TEST_PROGRAM", "GORACE", "LC_ALL", "PATH"},
 		slices.Compact(known))
-	require.Len(t, logs.All(), len(guises))
+	require.Len(t, logs.All(), 1)
 	assert.NotContains(t, fmt.Sprint(logs.All()), "ör")
 }

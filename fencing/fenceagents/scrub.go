@@ -1,9 +1,6 @@
 package fenceagents
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +27,6 @@ var plainTypes = []agent.ParameterType{
 }
 
 // short values are numbers and abbreviations, unless the name of their parameter says otherwise.
-// Hiding them would leave little to read.
 const short = 4
 
 func secretive(name string) bool {
@@ -42,10 +38,54 @@ func secretive(name string) bool {
 	)
 }
 
-// scrub returns the end of an agent's standard error without any value that might be a secret, in
-// any encoding that libraries use. The reason is usually at the end.
+// scrub returns the end of an agent's standard error. The reason is usually at the end. If the agent has
+// something that might be a secret, only words that agents complain with are left: libraries encode a secret
+// in more ways than can be listed.
 func scrub(written tail, metadata agent.Metadata, parameters agent.Parameters) string {
-	return shorten(tidy(hide(string(written.kept), written.dropped, guises(metadata, parameters))))
+	text := string(written.kept)
+	secrets := secrets(metadata, parameters)
+	if len(secrets) == 0 {
+		return shorten(tidy(text))
+	}
+	// What was cut, by us or by the end of a program that was killed, may look like a word.
+	if written.dropped {
+		text = text[strings.IndexAny(text+" ", " \n"):]
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text = text[:strings.LastIndexAny(" "+text, " \n")]
+	}
+	return shorten(plain(tidy(text), secrets))
+}
+
+// plain returns the words of a text that are in the vocabulary, and numbers of up to three digits, unless they
+// are a word of a secret. An ellipsis stands for others.
+func plain(text string, secrets []string) string {
+	known, secret := strings.Fields(vocabulary), wordsOf(strings.Join(secrets, " "))
+	var said []string
+	for _, word := range wordsOf(text) {
+		lower := strings.ToLower(word)
+		_, isKnown := slices.BinarySearch(known, lower)
+		isNumber := len(word) <= 3 && strings.Trim(word, "0123456789") == ""
+		isSecret := slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, word) })
+		if !isKnown && !isNumber || isSecret {
+			word = "…"
+		}
+		if word != "…" || len(said) == 0 || said[len(said)-1] != word {
+			said = append(said, word)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// wordsOf returns the words of a text without the punctuation around them.
+func wordsOf(text string) []string {
+	var words []string
+	for _, word := range strings.Fields(text) {
+		if word = strings.TrimFunc(word, unicode.IsPunct); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
 }
 
 var (
@@ -86,9 +126,9 @@ func tidy(text string) string {
 	return strings.Join(kept, "\n")
 }
 
-// guises returns the values that might be secrets, also as libraries encode them.
-func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
-	var guises []string
+// secrets returns the values that might be secrets.
+func secrets(metadata agent.Metadata, parameters agent.Parameters) []string {
+	var secrets []string
 	for _, name := range parameters.Names() {
 		value, _ := parameters.Get(name)
 		parameter, found := find(metadata, name)
@@ -96,77 +136,9 @@ func guises(metadata agent.Metadata, parameters agent.Parameters) []string {
 		if value == "" || slices.Contains(harmless, normal(name)) || plain && !secretive(name) {
 			continue
 		}
-		guises = append(
-			guises,
-			value,
-			strings.TrimSpace(value),
-			url.QueryEscape(value),
-			url.PathEscape(value),
-			strings.ReplaceAll(value, `\`, `\\`),
-			strings.ReplaceAll(
-				value,
-				`'`,
-				`'"'"'`,
-			),
-			strings.ReplaceAll(value, `'`, `'\''`),
-			strings.ReplaceAll(value, `'`, `\'`),
-			base64.StdEncoding.EncodeToString([]byte(value)),
-		)
-		if encoded, err := json.Marshal(value); err == nil {
-			guises = append(guises, string(encoded[1:len(encoded)-1]))
-		}
-		for _, login := range []string{"username", "login"} {
-			if user, found := parameters.Get(login); found {
-				// as in the header of a request
-				guises = append(guises, base64.StdEncoding.EncodeToString([]byte(user+":"+value)))
-			}
-		}
+		secrets = append(secrets, value)
 	}
-	guises = slices.DeleteFunc(guises, func(guise string) bool { return guise == "" })
-	slices.Sort(guises)
-	return slices.Compact(guises)
-}
-
-// hide replaces all parts of secrets in text, also where secrets overlap, where the text ends
-// within one because the agent was killed, or begins within one because the text was cut.
-func hide(text string, cut bool, secrets []string) string {
-	begins := make([]int, len(text)+1) // secrets that begin at a position, minus those that end there
-	mark := func(from, to int) {
-		begins[from]++
-		begins[to]--
-	}
-	for _, secret := range secrets {
-		for from := 0; ; from++ {
-			at := strings.Index(text[from:], secret)
-			if at < 0 {
-				break
-			}
-			from += at
-			mark(from, from+len(secret))
-		}
-		for part := min(len(secret)-1, len(text)); part > 0; part-- {
-			if strings.HasSuffix(text, secret[:part]) {
-				mark(len(text)-part, len(text))
-				break
-			}
-		}
-		for part := min(len(secret)-1, len(text)); cut && part > 0; part-- {
-			if strings.HasPrefix(text, secret[len(secret)-part:]) {
-				mark(0, part)
-				break
-			}
-		}
-	}
-	var shown strings.Builder
-	for i, within := 0, 0; i < len(text); i++ {
-		if within == 0 && begins[i] > 0 {
-			shown.WriteString("[hidden]")
-		}
-		if within += begins[i]; within == 0 {
-			shown.WriteByte(text[i])
-		}
-	}
-	return shown.String()
+	return secrets
 }
 
 // shorten returns the end of a text as one printable line.
