@@ -81,7 +81,7 @@ func plain(text string, secrets []string) string {
 func wordsOf(text string) []string {
 	var words []string
 	for _, word := range strings.Fields(text) {
-		if word = strings.TrimFunc(word, unicode.IsPunct); word != "" {
+		if word = strings.TrimFunc(word, func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSymbol(r) }); word != "" {
 			words = append(words, word)
 		}
 	}

@@ -47,7 +47,7 @@ func TestVocabularyIsInOrder(t *testing.T) {
 
 func TestWhatIsSaidOfASecret(t *testing.T) {
 	for text, want := range map[string]string{
-		"Unable to connect/login to fencing device\n":                              "Unable to … to … device",
+		"Unable to connect/login to fencing device\n":                              "Unable to connect/login to fencing device",
 		"401: Unauthorized\n":                                                      "401 Unauthorized",
 		"failed: 'hunter2' is a wrong password, timeout\n":                         "failed … is a wrong password …",
 		"HTTPSConnectionPool(host='a', port=443): Max retries exceeded (timed\n":   "… Max retries exceeded timed",

@@ -70,12 +70,6 @@ var kinds = map[string]func(t *testing.T) bench{
 		require.NoError(t, err)
 		return bench{newAgents(t, device.Agent), device, machine, "vm", machine.On}
 	},
-	"virsh": func(t *testing.T) bench {
-		machine := lab.NewPlug(nil)
-		device, err := labtest.New(t).Virsh(machine)
-		require.NoError(t, err)
-		return bench{newAgentsIn(t, device.Directory, device.Agent), device, machine, "vm", machine.On}
-	},
 	"apc": func(t *testing.T) bench {
 		machine := lab.NewMachine(nil)
 		feed := machine.Feed()

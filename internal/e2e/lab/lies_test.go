@@ -52,7 +52,7 @@ func TestPlugThatIsNotThereIsOffBySNMP2c(t *testing.T) {
 	b := kinds["apc_snmp"](t)
 	b.name = "9"
 	target := b.target(map[string]string{"snmp_version": "2c"})
-	assert.NoError(t, b.agents.Switch(t.Context(), target, command(agent.ActionOff)))
+	assert.ErrorIs(t, b.agents.Switch(t.Context(), target, command(agent.ActionOff)), agent.ErrAlready)
 	power, err := b.agents.Power(t.Context(), target)
 	assert.NoError(t, err)
 	assert.Equal(t, agent.PowerOff, power)
@@ -87,7 +87,7 @@ func TestAgentThatVerifiesCertificatesCannotBeSetNotTo(t *testing.T) {
 	code, output := raw(t, device.Agent, target.Parameters, "action=status")
 	assert.Zero(t, code, output)
 	_, err = newAgents(t, "").Power(t.Context(), target)
-	assert.ErrorContains(t, err, "CERTIFICATE_VERIFY_FAILED")
+	assert.ErrorContains(t, err, "certificate verify failed")
 	power, err := newAgents(t, "").Power(t.Context(),
 		device.Target("worker-1", "", map[string]string{"ssl_insecure": "1"}))
 	assert.NoError(t, err)
@@ -178,10 +178,19 @@ func fromLatin1(s string) string {
 func TestSuspendedMachineReadsOff(t *testing.T) {
 	t.Parallel()
 	labtest.Need(t)
-	for _, kind := range []string{"vmware_rest", "virsh"} {
+	for kind, build := range map[string]func(t *testing.T) bench{
+		"vmware_rest": kinds["vmware_rest"],
+		"virsh": func(t *testing.T) bench {
+			machine := lab.NewPlug(nil)
+			device, err := labtest.New(t).Virsh(machine)
+			require.NoError(t, err)
+			return bench{newAgentsIn(t, device.Directory, device.Agent), device, machine, "vm", machine.On}
+		},
+	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := kinds[kind](t)
+			b := build(t)
+			assert.Equal(t, agent.PowerOn, b.read(t))
 			b.plug.Suspend()
 			assert.Equal(t, agent.PowerOff, b.read(t))
 			assert.ErrorIs(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)), agent.ErrAlready)
@@ -189,6 +198,10 @@ func TestSuspendedMachineReadsOff(t *testing.T) {
 			metadata, err := b.agents.Metadata(t.Context(), b.device.Agent)
 			require.NoError(t, err)
 			assert.False(t, metadata.OffIsProof)
+
+			b.plug.Resume()
+			assert.NoError(t, b.agents.Switch(t.Context(), b.target(nil), command(agent.ActionOff)))
+			assert.False(t, b.on())
 		})
 	}
 }

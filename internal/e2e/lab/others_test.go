@@ -54,7 +54,8 @@ func TestDummyThatFails(t *testing.T) {
 	t.Parallel()
 	err := newAgents(t, "fence_dummy").Switch(t.Context(),
 		dummy(t, map[string]string{"type": "fail", "power_timeout": "1"}), command(agent.ActionOff))
-	assert.ErrorContains(t, err, "exit code 1")
+	assert.ErrorIs(t, err, agent.ErrNoEffect)
+	assert.ErrorContains(t, err, "Failed Timed out waiting to power OFF")
 }
 
 func TestDummyThatSleepsIsKilled(t *testing.T) {

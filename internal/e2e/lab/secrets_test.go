@@ -31,6 +31,9 @@ func TestSecretsAreNotInProcesses(t *testing.T) {
 		"apc_snmp":   {"fence_apc_snmp", "snmpwalk"},
 		"eaton_snmp": {"fence_eaton_snmp", "snmpwalk"},
 		"brocade":    {"fence_brocade", "telnet"},
+		"apc":        {"fence_apc", "telnet"},
+
+		"vmware_rest": {"fence_vmware_rest"},
 	}
 	// Agents give these the secret as an argument, which they blank as soon as they run. That is
 	// beyond us.
