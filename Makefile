@@ -27,7 +27,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test verify lint race e2e realnodes simulations mutations compat heavy agents deep upgrades count \
+.PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents deep upgrades count \
 	api fix generate suites suites-unit suites-e2e suites-server bench soak chaos demo playground kubectl picture pictures images \
 	controlplane nodes lab release-check release-require golangci-lint gotestsum apidiff
 help: ## list the targets
@@ -166,10 +166,17 @@ DEEP     := ./chaos ./cmd/images ./fencing/storm ./walkthrough
 UPGRADED := ./sharder ./leaderelection ./fencing
 E2E      := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(AGENTS) $(DEEP) ./realnode/... ./memory)")
 
-e2e: gotestsum controlplane ## end-to-end tests on a real control plane, with the race detector in tests and programs
-	@cd internal/e2e && $(SPARE) go list -race -test -export $(E2E) ./... >/dev/null
-	@$(call gotest,internal/e2e,e2e,-race -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
-	@$(call gotest,examples/controllerruntime,e2e-controllerruntime,-race ./e2e)
+# Without the race detector, which takes most of the processors' time, and finds what make test has compiled.
+e2e: gotestsum controlplane ## end-to-end tests on a real control plane
+	@export CGO_ENABLED=0 && $(call endtoend,$@)
+
+e2e-race: gotestsum controlplane ## the same, with the race detector in tests and programs
+	@$(call endtoend,$@,-race)
+
+# Usage: $(call endtoend,<name of the result>,<flags>).
+endtoend = (cd internal/e2e && $(SPARE) go list $(2) -test -export $(E2E) ./... >/dev/null) && \
+	$(call gotest,internal/e2e,$(1),$(2) -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E)) && \
+	$(call gotest,examples/controllerruntime,$(1)-controllerruntime,$(2) ./e2e)
 
 # Real nodes run alone: dozens of containers that start at once have others lose their Leases.
 realnodes: gotestsum controlplane nodes ## end-to-end tests on nodes with a real kubelet

@@ -13,6 +13,14 @@ import (
 	"time"
 )
 
+// Race returns the flags of `go build` for programs of a test: with the race detector, if the test has it.
+func Race() []string {
+	if raced {
+		return []string{"-race"}
+	}
+	return nil
+}
+
 // Program builds the main package pkg, as seen from the current directory, into the control plane's
 // directory and returns the path of the program. Flags are flags of `go build`, for example -race.
 // Asked for the same package and flags again it returns the first result.

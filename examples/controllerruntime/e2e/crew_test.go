@@ -99,7 +99,7 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 	kubeconfig, err := shared.Kubeconfig(shared.User(user))
 	require.NoError(c.t, err)
 	program, err := shared.Program(c.t.Context(), "github.com/bellwether-k8s/bellwether/examples/controllerruntime",
-		"-race")
+		e2e.Race()...)
 	require.NoError(c.t, err)
 	container := manifest[appsv1.Deployment](c.t, "deployment.yaml", "Deployment").Spec.Template.Spec.Containers[0]
 	values := strings.NewReplacer("$(POD_NAMESPACE)", c.namespace, "$(POD_NAME)", name, "$(POD_UID)", "uid-of-"+name)

@@ -65,7 +65,7 @@ func (o *team) start(name string) *e2e.Process {
 	kubeconfig, err := shared.Kubeconfig(shared.User(user))
 	require.NoError(o.t, err)
 	program, err := shared.Program(o.t.Context(),
-		"github.com/bellwether-k8s/bellwether/examples/controllerruntime/operator", "-race")
+		"github.com/bellwether-k8s/bellwether/examples/controllerruntime/operator", e2e.Race()...)
 	require.NoError(o.t, err)
 	container := manifest[appsv1.Deployment](o.t, "operator/deployment.yaml", "Deployment").
 		Spec.Template.Spec.Containers[0]

@@ -104,7 +104,7 @@ func (f *fleet) assertAlways(history [][]string, want ...string) {
 // start starts an instance with an address.
 func (f *fleet) start(name, addresses string, args ...string) *e2e.Process {
 	f.t.Helper()
-	program, err := shared.Program(f.t.Context(), "./replica", "-race")
+	program, err := shared.Program(f.t.Context(), "./replica", e2e.Race()...)
 	require.NoError(f.t, err)
 	kubeconfig, err := f.cp.Kubeconfig(f.cp.User(f.user()))
 	require.NoError(f.t, err)

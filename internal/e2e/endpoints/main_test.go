@@ -15,5 +15,5 @@ var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
 	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{"node"}},
-		e2e.Built([]string{"-race"}, "./replica", exampleProgram))
+		e2e.Built(e2e.Race(), "./replica", exampleProgram))
 }

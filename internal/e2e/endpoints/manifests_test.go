@@ -42,7 +42,7 @@ func TestManifests(t *testing.T) {
 			metav1.ListOptions{LabelSelector: "app=example-server", FieldSelector: "status.phase=Running"})
 		return err == nil && len(pods.Items) == 3
 	}, patience, poll, "the Deployment's Pods do not run")
-	program, err := shared.Program(t.Context(), exampleProgram, "-race")
+	program, err := shared.Program(t.Context(), exampleProgram, e2e.Race()...)
 	require.NoError(t, err)
 	var running []*e2e.Process
 	var want []string

@@ -22,7 +22,7 @@ const beforeTheRedesign = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
 // The machine loses its power once, and nothing is left.
 func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
 	t.Parallel()
-	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/fencing/replica", "-race")
+	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/fencing/replica", e2e.Race()...)
 	if errors.Is(err, e2e.ErrNoHistory) {
 		t.Skip(err)
 	}

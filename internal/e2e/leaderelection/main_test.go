@@ -14,5 +14,5 @@ const exampleProgram = "github.com/bellwether-k8s/bellwether/examples/leaderelec
 
 func TestMain(m *testing.M) {
 	e2e.Main(m, &shared, e2e.Options{},
-		e2e.Built([]string{"-race"}, "./replica", "./foreign", exampleProgram), e2e.Built(nil, exampleProgram))
+		e2e.Built(e2e.Race(), "./replica", "./foreign", exampleProgram), e2e.Built(nil, exampleProgram))
 }

@@ -36,7 +36,7 @@ func TestManifests(t *testing.T) {
 		return err == nil && len(pods.Items) == 3
 	}, patience, poll, "the Deployment's Pods do not run")
 
-	program, err := shared.Program(t.Context(), exampleProgram, "-race")
+	program, err := shared.Program(t.Context(), exampleProgram, e2e.Race()...)
 	require.NoError(t, err)
 	working, health := make(chan string, 1), make(chan string, 2)
 	start := func(pod corev1.Pod) *e2e.Process {

@@ -99,7 +99,7 @@ func (m *team) command(pkg string, config *rest.Config, name string, args ...str
 	m.t.Helper()
 	program := m.program
 	if program == "" {
-		built, err := shared.Program(m.t.Context(), pkg, "-race")
+		built, err := shared.Program(m.t.Context(), pkg, e2e.Race()...)
 		require.NoError(m.t, err)
 		program = built
 	}

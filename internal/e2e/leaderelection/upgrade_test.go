@@ -20,7 +20,7 @@ const beforeTheRedesign = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
 func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
 	t.Parallel()
 	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/leaderelection/replica",
-		"-race")
+		e2e.Race()...)
 	if errors.Is(err, e2e.ErrNoHistory) {
 		t.Skip(err)
 	}

@@ -16,7 +16,7 @@ var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
 	e2e.Main(m, &shared, e2e.Options{ControllerManager: true, Scheduler: true, Nodes: []string{lostNode, goodNode}},
-		cordon, e2e.Built([]string{"-race"}, program))
+		cordon, e2e.Built(e2e.Race(), program))
 }
 
 // cordon keeps the scheduler from the node that is for Pods that say so.

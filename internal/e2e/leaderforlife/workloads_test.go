@@ -77,7 +77,7 @@ func (c *crew) daemon(name string, pod *corev1.Pod) *daemon {
 	require.NoError(c.t, err)
 	kubeconfig, err := shared.Kubeconfig(config)
 	require.NoError(c.t, err)
-	path, err := shared.Program(c.t.Context(), program, "-race")
+	path, err := shared.Program(c.t.Context(), program, e2e.Race()...)
 	require.NoError(c.t, err)
 	d := &daemon{}
 	d.Process, err = shared.Run(e2e.Command{

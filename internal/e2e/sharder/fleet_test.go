@@ -91,7 +91,7 @@ func newFleet(t testing.TB, kinds ...kind) *fleet {
 func newFleetIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
 	t.Helper()
 	f := newCrowdIn(t, cp, kinds...)
-	f.build, f.patience = raced, 5*time.Minute
+	f.build, f.patience = e2e.Race(), 5*time.Minute
 	f.referee = newReferee(f)
 	return f
 }

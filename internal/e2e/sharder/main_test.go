@@ -9,7 +9,4 @@ import (
 // shared is the control plane of every test that does not break it.
 var shared *e2e.ControlPlane
 
-// raced are flags of go build.
-var raced = []string{"-race"}
-
-func TestMain(m *testing.M) { e2e.Main(m, &shared, e2e.Options{}, e2e.Built(raced, "./replica")) }
+func TestMain(m *testing.M) { e2e.Main(m, &shared, e2e.Options{}, e2e.Built(e2e.Race(), "./replica")) }

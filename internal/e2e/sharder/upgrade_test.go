@@ -17,7 +17,7 @@ const beforeTheSplit = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
 // and back, one by one, while objects come and a replica is killed. The referee watches both.
 func TestUpgradeFromBeforeTheSplit(t *testing.T) {
 	t.Parallel()
-	earlier, err := shared.EarlierProgram(t.Context(), beforeTheSplit, "internal/e2e/sharder/replica", "-race")
+	earlier, err := shared.EarlierProgram(t.Context(), beforeTheSplit, "internal/e2e/sharder/replica", e2e.Race()...)
 	if errors.Is(err, e2e.ErrNoHistory) {
 		t.Skip(err)
 	}

@@ -72,7 +72,7 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 // startAs starts a process with the rights that it has.
 func (c *crew) startAs(name string, args ...string) *e2e.Process {
 	c.t.Helper()
-	program, err := shared.Program(c.t.Context(), "./replica", "-race")
+	program, err := shared.Program(c.t.Context(), "./replica", e2e.Race()...)
 	require.NoError(c.t, err)
 	kubeconfig, err := shared.Kubeconfig(shared.User(c.namespace + "-" + name))
 	require.NoError(c.t, err)

@@ -10,5 +10,5 @@ import (
 var shared *e2e.ControlPlane
 
 func TestMain(m *testing.M) {
-	e2e.Main(m, &shared, e2e.Options{}, e2e.Built([]string{"-race"}, "./replica"))
+	e2e.Main(m, &shared, e2e.Options{}, e2e.Built(e2e.Race(), "./replica"))
 }
