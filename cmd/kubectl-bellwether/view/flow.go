@@ -18,12 +18,11 @@ type Flow struct {
 // FlowOf returns the flow of a namespace. Programs that contend in it are taken to run in it. A
 // FlowSchema counts if it names leases, for one of the namespace's service accounts or for all.
 func FlowOf(namespace string, schemas []flowcontrolv1.FlowSchema) Flow {
+	here := func(s flowcontrolv1.Subject) bool { return runsIn(s, namespace) }
+	renewals := func(r flowcontrolv1.ResourcePolicyRule) bool { return renews(r, namespace) }
 	for _, s := range schemas {
 		if slices.ContainsFunc(s.Spec.Rules, func(r flowcontrolv1.PolicyRulesWithSubjects) bool {
-			return slices.ContainsFunc(r.Subjects, func(of flowcontrolv1.Subject) bool { return runsIn(of, namespace) }) &&
-				slices.ContainsFunc(r.ResourceRules, func(of flowcontrolv1.ResourcePolicyRule) bool {
-					return renews(of, namespace)
-				})
+			return slices.ContainsFunc(r.Subjects, here) && slices.ContainsFunc(r.ResourceRules, renewals)
 		}) {
 			return Flow{namespace, s.Name}
 		}
@@ -48,5 +47,6 @@ func renews(r flowcontrolv1.ResourcePolicyRule, namespace string) bool {
 		return slices.Contains(of, wanted) || slices.Contains(of, all)
 	}
 	return slices.Contains(r.APIGroups, coordinationv1.GroupName) && slices.Contains(r.Resources, "leases") &&
-		either(r.Verbs, "update", flowcontrolv1.VerbAll) && either(r.Namespaces, namespace, flowcontrolv1.NamespaceEvery)
+		either(r.Verbs, "update", flowcontrolv1.VerbAll) &&
+		either(r.Namespaces, namespace, flowcontrolv1.NamespaceEvery)
 }
