@@ -41,7 +41,11 @@ func (s *subject) readTraits(at place, entries []Entry, agent *knownAgent, t *tr
 		t.offIsProof = s.choice(at.of(e), e, "yes", "no") == "yes"
 	}
 	if e, has := given[deviceKey]; has {
-		if t.device = e.Value; strings.TrimSpace(e.Value) == "" {
+		text, broken, rule := s.node.expand(e.Value)
+		switch t.device = text; {
+		case broken != "":
+			s.problem(broken, at.of(e), rule, e.Value)
+		case strings.TrimSpace(text) == "":
 			s.badValue(at.of(e), e, "must be a name")
 		}
 	}
@@ -78,7 +82,9 @@ func (s *subject) readParameters(
 	for _, e := range entries {
 		at := at.of(e)
 		if slices.Contains(others, e.Key) {
-			s.noPlaceholder(at, e.Value)
+			if e.Key != deviceKey {
+				s.noPlaceholder(at, e.Value)
+			}
 			continue
 		}
 		base, isSecret := strings.CutSuffix(e.Key, secretSuffix)

@@ -539,6 +539,9 @@ var rules = []struct {
 		name: "timeout that is no whole seconds", changes: changes{{template, "", "command_timeout=1500ms"}},
 		want: []string{"BadValue " + template + `:7: command_timeout must be whole seconds (got "1500ms")`},
 	}, {
+		name: "device of a node that says nothing", changes: changes{{template, "", "device={{.ProviderID}}"}},
+		want: []string{"NoNodeFact " + template + ":7: node w1 has nothing for {{.ProviderID}}"},
+	}, {
 		name: "device without a name", changes: changes{{template, "", `device=""`}},
 		want: []string{"BadValue " + template + `:7: device must be a name (got "nothing")`},
 	}, {

@@ -327,7 +327,7 @@ func (t transition) unclear(d Device, level int32) Step {
 		return t.returned(Returned)
 	}
 	return t.hold(
-		"OffUnclear",
+		string(OffUnclear),
 		"device "+d.Name+" reads off, and this fence has not switched it off: its agent also reads off for a machine "+
 			"that can go on, such as one that is suspended. Switch the machine off at the device and confirm that it "+
 			"is off, or have it go on",
