@@ -32,12 +32,15 @@ func TestSimulatedSettingsThatChangeInAnyPhase(t *testing.T) {
 		change[line] = func(w *world) { w.template("agent_name=fence_rack\nip=rack\n" + line + "\n") }
 	}
 	for _, old := range [][2]string{
-		{"not_ready_for=10s", "not_ready_for=15s"}, {"power_wait=20s", "power_wait=1s"}, {"boot_grace=5m", "boot_grace=9m"},
+		{"not_ready_for=10s", "not_ready_for=15s"},
+		{"power_wait=20s", "power_wait=1s"},
+		{"boot_grace=5m", "boot_grace=9m"},
 		{"isolation=mark-unschedulable", "isolation=mark-unschedulable cordon"},
 		{"recovery=mark-schedulable", "recovery=mark-schedulable uncordon"},
 		{"power_management=plug-off plug-on", "power_management=plug-off clean-pods plug-on"},
 	} {
-		change[old[1]] = func(w *world) { w.change(object, "config.properties", strings.Replace(settings, old[0], old[1], 1)) }
+		changed := strings.Replace(settings, old[0], old[1], 1)
+		change[old[1]] = func(w *world) { w.change(object, "config.properties", changed) }
 	}
 	for _, phase := range []v1alpha1.Phase{
 		v1alpha1.PhaseDetected, v1alpha1.PhaseIsolating, v1alpha1.PhaseIsolated, v1alpha1.PhasePowering,

@@ -80,8 +80,9 @@ func plain(text string, secrets []string) string {
 // wordsOf returns the words of a text without the punctuation around them.
 func wordsOf(text string) []string {
 	var words []string
+	around := func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSymbol(r) }
 	for _, word := range strings.Fields(text) {
-		if word = strings.TrimFunc(word, func(r rune) bool { return unicode.IsPunct(r) || unicode.IsSymbol(r) }); word != "" {
+		if word = strings.TrimFunc(word, around); word != "" {
 			words = append(words, word)
 		}
 	}

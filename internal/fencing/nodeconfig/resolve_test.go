@@ -440,14 +440,14 @@ func TestKeysOfDevices(t *testing.T) {
 // Plugs of one queue are called one by one.
 func TestQueuesOfDevices(t *testing.T) {
 	for method, want := range map[string]string{
-		"agent=fence_apc_snmp\nip=PDU.example.\nplug=5":                         "fence_apc_snmp pdu.example/",
-		"agent=fence_apc_snmp\nip=pdu.example\nplug=6\nswitch=2":                "fence_apc_snmp pdu.example/",
-		"agent=fence_apc_snmp\nip=pdu.example\nipport=1161\nplug=5":             "fence_apc_snmp pdu.example:1161/",
-		"agent=fence_apc_snmp\nip=pdu.example\nplug=5\ndevice=the PDU":          "device the PDU",
-		"agent=fence_apc_snmp\nip=pdu.example\nplug=5\ndevice=of {{.NodeName}}": "device of w1",
-		"agent=fence_ilo\nport=bmc.example\nport_as_ip=1":                       "fence_ilo bmc.example/",
-		"agent=fence_dummy\nstatus_file=/run/w1":                                "fence_dummy///status_file=%2Frun%2Fw1",
-		"agent=fence_dummy\nstatus_file=/run/w1\ndevice=the file of all nodes":  "device the file of all nodes",
+		"agent=fence_apc_snmp\nip=PDU.example.\nplug=5":                "fence_apc_snmp pdu.example/",
+		"agent=fence_apc_snmp\nip=pdu.example\nplug=6\nswitch=2":       "fence_apc_snmp pdu.example/",
+		"agent=fence_apc_snmp\nip=pdu.example\nipport=1161\nplug=5":    "fence_apc_snmp pdu.example:1161/",
+		"agent=fence_apc_snmp\nip=pdu.example\nplug=5\ndevice=the PDU": "device the PDU",
+		"agent=fence_apc_snmp\nip=a\nplug=5\ndevice=of {{.NodeName}}":  "device of w1",
+		"agent=fence_ilo\nport=bmc.example\nport_as_ip=1":              "fence_ilo bmc.example/",
+		"agent=fence_dummy\nstatus_file=/run/w1":                       "fence_dummy///status_file=%2Frun%2Fw1",
+		"agent=fence_dummy\nstatus_file=/run/w1\ndevice=the file":      "device the file",
 	} {
 		data := nothing("w1")
 		data["config.properties"] = strings.Replace(data["config.properties"], "power_management=",
