@@ -28,7 +28,8 @@ p = given["password"].strip('"')
 latin = p.encode("latin-1", "replace")
 ways = {
     "as it is": p, "json": json.dumps(p), "json in json": json.dumps(json.dumps(p)), "repr": repr(p), "ascii": ascii(p),
-    "bytes": repr(p.encode()), "bytes of latin 1": repr(latin), "html": html.escape(p), "xml": xml.sax.saxutils.quoteattr(p),
+    "bytes": repr(p.encode()), "bytes of latin 1": repr(latin), "html": html.escape(p),
+    "xml": xml.sax.saxutils.quoteattr(p),
     "references": p.encode("ascii", "xmlcharrefreplace").decode(), "escapes": p.encode("unicode_escape").decode(),
     "quoted": urllib.parse.quote(p), "quoted in lower case": urllib.parse.quote(p).lower(),
     "quoted with its slashes": urllib.parse.quote(p, safe=""), "form": urllib.parse.urlencode({"password": p}),

@@ -10,7 +10,8 @@ import (
 )
 
 // Virsh starts a host of libvirt with one virtual machine, which is plug "vm". Its agent logs in by ssh and
-// runs virsh there: both are stand-ins, so that the agent has to be started from the directory of the device. It cannot be frozen.
+// runs virsh there: both are stand-ins, so that the agent has to be started from the directory of the device.
+// It cannot be frozen.
 func (l *Lab) Virsh(machine *Plug) (*Device, error) {
 	name := l.name("virsh")
 	dir, err := l.subdir(name)
