@@ -41,6 +41,8 @@ func elections() board {
 				}),
 				graph("Waiting for", "Pods whose end is not proved yet.", count,
 					query{`bellwether_leaderforlife_waiting_for{}`, legend("instance")}),
+				graph("Requests fail", "For how long a process has not been able to follow or create its Lease.",
+					seconds, query{`bellwether_leaderforlife_failing_seconds{}`, legend("instance")}),
 			}},
 		},
 	}

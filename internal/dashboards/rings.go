@@ -57,6 +57,8 @@ func rings() board {
 			}},
 			{"Shard leases", []panel{
 				rate("Renewals", "Of shard leases.", lease+"renewals_total", "result"),
+				graph("Requests fail", "For how long a shard has not been able to take or renew its Lease.",
+					seconds, query{lease + "failing_seconds{}", legend("instance")}),
 				duration("Duration of renewals", "Slow ones are a slow API server, or throttled requests.",
 					lease+"renewal_duration_seconds", often),
 				graph("Age of the Lease", "Since the last renewal of a shard.", seconds, query{
