@@ -108,12 +108,9 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 			fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power),
 		)
 	}
-	n, look := t.node(callWithin)
-	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	n, step := t.present(callWithin)
+	if step != nil {
+		return step
 	}
 	if why := t.commissionObstacle(n, level); why != "" {
 		return t.failCommission(CommissionFailed, why)
@@ -169,12 +166,9 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 	if t.s.Wait == nil {
 		return t.write(AllOff, t.give(incident.WaitDeparture))
 	}
-	n, look := t.node(lookEvery / 2)
-	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	n, step := t.present(lookEvery / 2)
+	if step != nil {
+		return step
 	}
 	left := t.left(or(t.Plan.BootGrace, DefaultBootGrace))
 	p := t.pass(devices)

@@ -79,12 +79,10 @@ func (t transition) detected() Step {
 // failing is common to the phases before power: it returns the node, or a step if the node is gone
 // or works, or an admin restarts a fence that is held.
 func (t transition) failing() (Node, Step) {
-	n, look := t.node(lookEvery / 2)
+	n, step := t.present(lookEvery / 2)
 	switch {
-	case look != nil:
-		return n, look
-	case t.gone(n):
-		return n, t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return n, step
 	case t.cleared(n):
 		return n, t.returned(Returned)
 	case t.s.Hold != nil && !t.touched() && t.restartAsked():

@@ -46,12 +46,10 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 			return failed(OffUnread)
 		}
 	}
-	n, look := t.node(callWithin)
+	n, step := t.present(callWithin)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return step
 	case t.returnedBeforeCommand(level, n):
 		return t.returned(Returned)
 	}
@@ -305,7 +303,7 @@ func (t transition) powering() Step {
 	for _, d := range devices {
 		if step := t.switchOff(d, number, t.further(), func(reason Reason) Step {
 			if reason == OffUnclear && !t.further() {
-				return t.unclear(d, number)
+				return t.unclear(d)
 			}
 			return t.levelFails(reason)
 		}); step != nil {
@@ -316,14 +314,12 @@ func (t transition) powering() Step {
 }
 
 // unclear waits for an admin, or for the node, while a device reads off that may be of a suspended machine.
-func (t transition) unclear(d Device, level int32) Step {
-	n, look := t.node(lookEvery / 2)
+func (t transition) unclear(d Device) Step {
+	n, step := t.present(lookEvery / 2)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
-	case t.returnedBeforeCommand(level, n):
+	case step != nil:
+		return step
+	case t.spared(n):
 		return t.returned(Returned)
 	}
 	return t.hold(

@@ -7,12 +7,10 @@ import (
 
 // booting waits for the node of a machine with power to report.
 func (t transition) booting() Step {
-	n, look := t.node(lookEvery / 2)
+	n, step := t.present(lookEvery / 2)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return step
 	case t.back(n):
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
@@ -28,12 +26,10 @@ func (t transition) booting() Step {
 
 // recovering executes the methods of the recovery step while the node works.
 func (t transition) recovering() Step {
-	n, look := t.node(lookEvery / 2)
+	n, step := t.present(lookEvery / 2)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return step
 	case !t.cleared(n):
 		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(incident.WaitBootGrace))
 	case !t.back(n):
@@ -107,12 +103,10 @@ func (t transition) recovering() Step {
 // failed restarts the flow, as often as configured. Proofs stay: a device that was off is not
 // switched off again.
 func (t transition) failed() Step {
-	n, look := t.node(lookEvery / 2)
+	n, step := t.present(lookEvery / 2)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return step
 	case t.back(n):
 		return t.abort(Returned, incident.AbortNodeReady)
 	}

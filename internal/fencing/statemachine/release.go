@@ -109,12 +109,10 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	case len(devices) > 0 && (p.missing || p.age > within):
 		return clock.Reading{}, p.read
 	}
-	n, look := t.node(within)
+	n, step := t.present(within)
 	switch {
-	case look != nil:
-		return clock.Reading{}, look
-	case t.gone(n): // pods of a node of this name may be another machine's
-		return clock.Reading{}, t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return clock.Reading{}, step
 	case n.Ready:
 		return clock.Reading{}, t.abort(Returned, incident.AbortNodeReady)
 	}

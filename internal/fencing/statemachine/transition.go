@@ -206,6 +206,16 @@ func (t transition) node(age time.Duration) (Node, Step) {
 	return m.node, nil
 }
 
+// present is node, but for a node that is gone it returns the step that ends the fence: pods of a node of
+// its name may be another machine's.
+func (t transition) present(age time.Duration) (Node, Step) {
+	n, step := t.node(age)
+	if step == nil && t.gone(n) {
+		step = t.abort(NodeGone, incident.AbortNodeGone)
+	}
+	return n, step
+}
+
 // gone reports whether the fenced machine has no node any more. It may now belong to another node.
 func (t transition) gone(n Node) bool { return n.Missing || n.Leaving || n.UID != t.s.NodeUID }
 

@@ -56,12 +56,10 @@ func (t transition) verifying() Step {
 	if p.age > proofWithin {
 		return p.read
 	}
-	n, look := t.node(proofWithin)
+	n, step := t.present(proofWithin)
 	switch {
-	case look != nil:
-		return look
-	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+	case step != nil:
+		return step
 	case n.Ready:
 		return Look{}
 	}
