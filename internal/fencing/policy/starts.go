@@ -7,16 +7,26 @@ import (
 
 // Gates that limit how many fences begin: of a node, within a time, and at a time.
 
+// free returns the answer of the gates about fences that do not help, if they do not limit this one.
+func (c *consideration) free() (GateResult, bool) {
+	switch {
+	case c.Target.Switched:
+		return begun(), true
+	case c.Target.Act == Commission:
+		return pass("this is not a fence"), true
+	case c.Target.Restarted:
+		return pass("an administrator has started this fence"), true
+	}
+	return GateResult{}, false
+}
+
 func askRepeats(c *consideration) GateResult {
 	limit, window := c.Limits.MaxRepeats, c.Limits.RepeatWindow
 	starts := c.State.within(c.Now, window, c.Target.Name)
+	if free, ok := c.free(); ok {
+		return free
+	}
 	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.Target.Act == Commission:
-		return pass("this is not a fence")
-	case c.Target.Restarted:
-		return pass("an administrator has started this fence")
 	case c.Target.Repeating:
 		return hold(
 			ReasonRepeats,
@@ -50,13 +60,8 @@ const inVain = 6 * time.Hour
 // that a restart mends, such as a certificate that has expired, and each fence takes the power of a machine
 // that works.
 func askReturn(c *consideration) GateResult {
-	switch {
-	case c.Target.Switched:
-		return begun()
-	case c.Target.Act == Commission:
-		return pass("this is not a fence")
-	case c.Target.Restarted:
-		return pass("an administrator has started this fence")
+	if free, ok := c.free(); ok {
+		return free
 	}
 	var ended []*NodeFacts // whose fences have come to an outcome, the last first
 	for i := range c.Nodes {
