@@ -147,13 +147,10 @@ type Argument struct {
 	Value Value
 }
 
-// Hash identifies the plug and how it is reached. Settle and Timeout do not count, and a password
+// Hash identifies the plug and how it is reached. What is not encoded does not count, and a password
 // counts as in [Plan].Hash.
 func (d *Device) Hash() string {
-	encoded, err := json.Marshal(struct {
-		Key, Agent string
-		Arguments  []Argument
-	}{d.Key, d.Agent, d.Arguments})
+	encoded, err := json.Marshal(d)
 	if err != nil {
 		panic(err) // impossible for strings and lists
 	}
