@@ -174,7 +174,8 @@ e2e-race: gotestsum controlplane ## the same, with the race detector in tests an
 	@$(call endtoend,$@,-race)
 
 # Usage: $(call endtoend,<name of the result>,<flags>).
-endtoend = (cd internal/e2e && $(SPARE) go list $(2) -test -export $(E2E) ./... >/dev/null) && \
+endtoend = (cd internal/e2e && export $(SPARE) && go list $(2) -test -export $(E2E) >/dev/null && \
+	go list $(2) -export ./... >/dev/null) && \
 	$(call gotest,internal/e2e,$(1),$(2) -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E)) && \
 	$(call gotest,examples/controllerruntime,$(1)-controllerruntime,$(2) ./e2e)
 
