@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
@@ -98,6 +99,22 @@ func (d *Device) Target(node, plug string, parameters map[string]string) agent.T
 		Node: node, Device: fmt.Sprintf("%s/%s/%s", d.Agent, d.Parameters["ip"], plug), Agent: d.Agent,
 		Parameters: agent.NewParameters(all),
 	}
+}
+
+// Template is the configuration of the device for a fencer, with parameters in place of the device's or besides
+// them. The password is the key "password" of a Secret.
+func (d *Device) Template(secret string, parameters map[string]string) string {
+	all := maps.Clone(d.Parameters)
+	maps.Copy(all, parameters)
+	text := "agent_name=" + d.Agent + "\n"
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if all[name] == Password {
+			text += name + ".secret=" + secret + "/password\n"
+		} else {
+			text += name + "=" + all[name] + "\n"
+		}
+	}
+	return text
 }
 
 // Freeze makes the device hang, with its connections open, until Thaw.

@@ -69,10 +69,10 @@ func (t *telnet) accept() {
 		}
 		t.serving.Go(func() {
 			t.serve(session)
-			session.Close()
 			t.mu.Lock()
-			delete(t.sessions, session)
+			delete(t.sessions, session) // before its client can see that it has ended
 			t.mu.Unlock()
+			session.Close()
 		})
 	}
 }

@@ -122,17 +122,9 @@ func newSeedSite(t *testing.T) *site {
 func (s *site) template(name string, d *lab.Device, parameters map[string]string) {
 	s.t.Helper()
 	s.devices[name] = d
-	all := maps.Clone(d.Parameters)
-	maps.Copy(all, parameters)
-	text := "agent_name=" + d.Agent + "\nsettle=" + settle.String() + "\n"
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if all[key] == lab.Password {
-			text += key + ".secret=power/password\n"
-		} else {
-			text += key + "=" + all[key] + "\n"
-		}
-	}
-	s.configMap("fence-method-template-"+name, map[string]string{"template.properties": text})
+	s.configMap("fence-method-template-"+name, map[string]string{
+		"template.properties": d.Template("power", parameters) + "settle=" + settle.String() + "\n",
+	})
 }
 
 // methods switch one plug.

@@ -32,15 +32,9 @@ func TestNodesOfOnePDU(t *testing.T) {
 	}
 	pdu, logins, err := l.APCTelnet(outlets...)
 	require.NoError(t, err)
-	template := "agent_name=" + pdu.Agent + "\nsettle=10s\noff_is_proof=yes\n"
-	for name, value := range pdu.Parameters {
-		if value != lab.Password {
-			template += name + "=" + value + "\n"
-		}
-	}
 	w.secret("pdu", lab.Password)
 	w.configure("fence-method-template-pdu",
-		map[string]string{"template.properties": template + "password.secret=pdu/password\n"})
+		map[string]string{"template.properties": pdu.Template("pdu", nil) + "settle=10s\noff_is_proof=yes\n"})
 	for i, node := range w.groups["pdu"] {
 		method := fmt.Sprintf("template=fence-method-template-pdu\nplug=%d\naction=", i+1)
 		w.configure("fence-config-node-"+node, map[string]string{
