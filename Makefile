@@ -14,10 +14,10 @@ APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime examples/fencer
 # What these depend on takes minutes to compile. Only make verify lints and tests them.
 HEAVY := internal/dashboards cmd/kubectl-bellwether
-# Another version of the Kubernetes libraries that everything is tested with by make suites.
-CLIENT_GO ?= v0.37.2
+# Another kube-apiserver that make suites tests against.
+SERVER ?= v1.36.3
 # Versions of controller-runtime and client-go that the example is built and tested with besides those of its go.mod.
-COMPATIBLE := v0.24.1_v0.37.2 v0.25.2_v0.37.2
+COMPATIBLE := v0.25.2_v0.37.2
 RESULTS := .results
 DURATION ?= 10m
 # Where the demo draws.
@@ -28,7 +28,7 @@ LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
 .PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents deep upgrades count \
-	api fix generate suites suites-unit suites-e2e suites-server bench soak chaos demo playground kubectl picture pictures images \
+	api fix generate suites bench soak chaos demo playground kubectl picture pictures images \
 	controlplane nodes lab release-check release-require golangci-lint gotestsum apidiff
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
@@ -38,18 +38,18 @@ help: ## list the targets
 SPARE   := GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
 QUICKLY := CGO_ENABLED=0 GOGC=400 $(SPARE)
 
-# All modules are tested by one go command, so that nothing is compiled twice and waits overlap. The packages that take longest
-# begin first.
-TESTED := . controllerruntime metrics examples/demo examples/controllerruntime internal/e2e
-UNITS  := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
+# All modules are tested by one go command, so that nothing is compiled twice and waits overlap. They share the newest versions
+# that any of them requires, which are those of the control plane. The packages that take longest begin first.
+WORKSPACE = mkdir -p $(RESULTS) && { echo 'go 1.26.0'; for m in $(MODULES); do echo "use ../$$m"; done; } >$(RESULTS)/go.work && \
+	export GOWORK="$$PWD/$(RESULTS)/go.work"
+UNITS := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
 	./examples/demo/... ./examples/controllerruntime ./examples/controllerruntime/elected ./examples/controllerruntime/operator
 
 test: gotestsum ## what to run before each commit: unit tests, and end-to-end tests on an API server in memory
 	@echo "unit tests and end-to-end tests: a minute on 2 cores; the first time, compiling takes two more." \
 		"Packages that have not changed keep their results, unless ARGS=-count=1"
-	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
-	@{ echo 'go 1.26.0'; for m in $(TESTED); do echo "use ../$$m"; done; } >$(RESULTS)/go.work
-	@$(QUICKLY) GOWORK="$$PWD/$(RESULTS)/go.work" BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
+	@rm -rf $(RESULTS)
+	@$(WORKSPACE) && $(QUICKLY) BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
 		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
 		-vet=off -ldflags='-s -w' -timeout 40m -p 4 $(ARGS) $(UNITS)
 	@echo "Not run: linters, race detector, real control plane, real nodes, simulations, mutations, other versions, fence" \
@@ -67,7 +67,8 @@ count: gotestsum
 
 lint: golangci-lint ## linters and go mod tidy, in every module
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 3 minutes on 2 cores"
-	@for m in $(MODULES); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(QUICKLY) '$(LINT)' run ./...) || exit 1; done
+	@$(WORKSPACE) && for m in $(MODULES); do echo "== lint $$m"; \
+		(cd $$m && GOWORK=off go mod tidy -diff && $(QUICKLY) '$(LINT)' run ./...) || exit 1; done
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
 
@@ -94,14 +95,11 @@ gotest = echo "== test $(2) ($(1))" && mkdir -p $(RESULTS) && (out="$$PWD/$(RESU
 	$(SPARE) '$(GOTESTSUM)' --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$$out" -- -vet=off -ldflags="-s -w" -shuffle=on -timeout 40m $(3))
 
 race: export GOGC := 400
-race: gotestsum ## unit tests of all modules with the race detector, and end-to-end tests on an API server in memory
+race: gotestsum ## unit tests of what users import, with the race detector and the oldest client-go that works
 	@echo "with a cold cache, compiling takes 4 minutes on 2 cores"
 	@$(call gotest,.,race,-race ./sharder ./endpoints ./fencing ./leaderelection ./leaderforlife ./...)
-	@$(call gotest,examples/demo,race-demo,-race ./...)
 	@$(call gotest,metrics,race-metrics,-race ./...)
 	@$(call gotest,controllerruntime,race-controllerruntime,-race ./...)
-	@$(call gotest,examples/controllerruntime,race-controllerruntime-example,-race . ./elected ./operator)
-	@$(call gotest,internal/e2e,race-memory,-race ./memory)
 
 compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example with other versions of controller-runtime and client-go
 
@@ -126,27 +124,10 @@ compatible = cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && 
 		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>"$$m.log" || { cat "$$m.log"; exit 1; }; } && \
 	go vet -modfile="$$m.mod" ./...
 
-suites: $(if $(SERVER),suites-server,suites-unit suites-e2e) ## tests with another version of the Kubernetes libraries (CLIENT_GO): some 20 minutes; or end-to-end tests against another kube-apiserver (SERVER=v1.36.3): some 15
-
-# Usage: $(call with,<module>,<name>) makes a copy of a go.mod with these versions.
-with = mkdir -p $(RESULTS) && cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && cp go.sum "$$m.sum" && \
-	go get -modfile="$$m.mod" $(foreach m,api apimachinery client-go,k8s.io/$(m)@$(CLIENT_GO)) && go mod tidy -modfile="$$m.mod"
-
-suites-unit: gotestsum
-	@echo "== unit tests with $(CLIENT_GO) of the Kubernetes libraries"
-	@$(call with,.,$@)
-	@$(call gotest,.,$@,-modfile='$(CURDIR)/$(RESULTS)/$@.mod' ./...)
-
-# The tests build programs of the same module: GOFLAGS reaches these, too.
-suites-e2e: gotestsum controlplane $(if $(filter 0,$(LAB)),,lab)
-	@echo "== end-to-end tests with $(CLIENT_GO) of the Kubernetes libraries"
-	@$(call with,internal/e2e,$@)
-	@export GOFLAGS="'-modfile=$(CURDIR)/$(RESULTS)/$@.mod'" && $(call gotest,internal/e2e,$@,-p 1 -parallel 6 ./...)
-
-suites-server: export BELLWETHER_KUBERNETES := $(SERVER)
-suites-server: gotestsum controlplane
-	@echo "== end-to-end tests against Kubernetes $(SERVER)"
-	@$(call gotest,internal/e2e,$@-$(SERVER),-p 2 -parallel 6 -skip '^TestUpgrade' $(E2E))
+suites: export BELLWETHER_KUBERNETES := $(SERVER)
+suites: gotestsum controlplane ## end-to-end tests against another kube-apiserver: SERVER=v1.36.3
+	@echo "end-to-end tests against Kubernetes $(SERVER)"
+	@export CGO_ENABLED=0 && $(call endtoend,suites-$(SERVER))
 
 simulations: export BELLWETHER_PROVE := simulations
 simulations: gotestsum ## all replicas under faults in virtual time, in a fixed set of schedules; a tenth of them with the race detector
@@ -170,7 +151,10 @@ E2E      := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | 
 e2e: gotestsum controlplane ## end-to-end tests on a real control plane
 	@export CGO_ENABLED=0 && $(call endtoend,$@)
 
-e2e-race: gotestsum controlplane ## the same, with the race detector in tests and programs
+e2e-race: gotestsum controlplane ## the same, with the race detector in tests and programs; examples, and an API server in memory
+	@$(call gotest,examples/demo,race-demo,-race ./...)
+	@$(call gotest,examples/controllerruntime,race-controllerruntime-example,-race . ./elected ./operator)
+	@$(call gotest,internal/e2e,race-memory,-race ./memory)
 	@$(call endtoend,$@,-race)
 
 # Usage: $(call endtoend,<name of the result>,<flags>).
@@ -193,13 +177,13 @@ upgrades: gotestsum controlplane ## earlier commits beside this one
 	@$(call gotest,internal/e2e,upgrades,-race -run '^TestUpgrade' $(UPGRADED))
 
 controlplane: ## build etcd, Kubernetes' servers and KWOK, once
-	@cd internal/e2e && go run ./cmd/prepare
+	@cd internal/e2e && $(QUICKLY) go run ./cmd/prepare
 
 nodes: ## install the Debian packages of real nodes, where root and apt-get can; build kubelet and kube-proxy, once
-	@cd internal/e2e && go run ./cmd/nodes
+	@cd internal/e2e && $(QUICKLY) go run ./cmd/nodes
 
 lab: ## install the Debian packages of fence agents and of devices for them, if that takes no more than root and apt-get
-	@cd internal/e2e && go run ./cmd/lab
+	@cd internal/e2e && $(QUICKLY) go run ./cmd/lab
 
 # Four minutes for what shows that a warm cache alone does not keep a process through an outage.
 BENCH_LENGTHY := BenchmarkOutage/client-go-warm
@@ -229,7 +213,7 @@ demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays o
 
 playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: etcd, Kubernetes and nodes in pretence; NODES=real: nodes that run Pods
 	@echo "building the playground; with a cold cache a minute or two"
-	@cd internal/e2e && go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real) $(if $(filter real,$(NODES)),-nodes)
+	@cd internal/e2e && $(QUICKLY) go run ./cmd/playground $(if $(filter real,$(CONTROLPLANE)),-real) $(if $(filter real,$(NODES)),-nodes)
 
 kubectl: ## kubectl and its plugin bellwether, in the directory bin
 	@echo "building kubectl and its plugin into bin; with a cold cache some minutes"

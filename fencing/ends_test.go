@@ -54,7 +54,7 @@ func TestNodeThatIsToBeRemovedForAMomentIsFenced(t *testing.T) {
 // Nothing is left to do, also for the next leader, which has no configuration of that node. The
 // record goes when its history is over. A node of that name that comes later is fenced.
 func TestRecordOfANodeThatWasRemoved(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
+	inWorld(t, 2, func(w *world) {
 		w.mu.Lock()
 		for _, m := range w.machines {
 			m.heartbeat = 3 * silence / 4 // for more than a day: most of what happens would be heartbeats

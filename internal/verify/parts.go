@@ -19,9 +19,9 @@ type part struct {
 
 var parts = []part{
 	{"lint", true, 90 * time.Second},
-	{"race", true, 5 * time.Minute},
+	{"race", true, 4 * time.Minute},
 	{"e2e", true, 6 * time.Minute},
-	{"e2e-race", false, 8 * time.Minute},
+	{"e2e-race", false, 10 * time.Minute},
 	{"simulations", false, 6 * time.Minute},
 	{"realnodes", false, 7 * time.Minute},
 	{"mutations", false, 6 * time.Minute},
