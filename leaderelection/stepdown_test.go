@@ -111,7 +111,7 @@ func startDaemon(t *testing.T, server *apisim.Server, name string, c leaderelect
 // An outage of the API server with default settings: no process ends, and the leader leads again as
 // soon as the server is back.
 func TestOutageWithStepDownEndsNoProcess(t *testing.T) {
-	for _, outage := range []time.Duration{5 * time.Second, 20 * time.Second, 10 * time.Minute} {
+	for _, outage := range []time.Duration{3 * time.Second, 20 * time.Second, 10 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := apisim.NewServer()
