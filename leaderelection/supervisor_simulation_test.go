@@ -69,6 +69,8 @@ func (l *book) Hold(since, until time.Duration, guarded bool) {
 }
 func (l *book) Free() { l.set(func(e *lease.Entries) { e.Until = 0 }) }
 func (l *book) Send() { l.set(func(e *lease.Entries) { e.Open++ }) }
+func (l *book) Begin(uint64) (end func()) { return func() {} }
+
 func (l *book) Answer(until time.Duration) {
 	l.set(func(e *lease.Entries) { e.Open, e.OpenUntil = e.Open-1, max(e.OpenUntil, until) })
 }

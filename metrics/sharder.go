@@ -53,7 +53,7 @@ type distribution struct {
 	settle, scans, throttled                            prometheus.Histogram
 	patches                                             *prometheus.CounterVec
 	took                                                *prometheus.HistogramVec
-	unplaced, overdue, unowned, taken, collected, storm prometheus.Counter
+	unplaced, overdue, unowned, heldBack, taken, collected, storm prometheus.Counter
 
 	mu      sync.Mutex
 	changed time.Time // when the membership last changed; zero if the ring is settled
@@ -84,6 +84,8 @@ func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 			"Time that objects were not with their owner, added up, as seen by scans."),
 		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
 		unowned:   f.counter("unowned_total", "Objects that no living shard has owned for long."),
+		heldBack: f.counter("held_back_total",
+			"Times that an object was held back, because shards that had it have crashed one after another."),
 		taken:     f.counter("taken_total", "Shards that have proved dead."),
 		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
 		storm:     f.counter("storms_total", "How often at least half of the shards have expired together."),
@@ -121,6 +123,7 @@ func (d *distribution) hooks() sharder.Hooks {
 		},
 		OnOverdue:   func(sharder.Overdue) { d.overdue.Inc() },
 		OnUnowned:   func(sharder.Unowned) { d.unowned.Inc() },
+		OnHeldBack:  func(sharder.HeldBack) { d.heldBack.Inc() },
 		OnTaken:     func(string) { d.taken.Inc() },
 		OnCollected: func(string) { d.collected.Inc() },
 		OnStorm:     func([]string) { d.storm.Inc() },

@@ -41,6 +41,7 @@ func (e *session) work(ctx context.Context, hanging bool) {
 
 // finish ends the work on an object.
 func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
+	var held heldBackError
 	switch {
 	case ctx.Err() != nil:
 		e.queue.done(i, false)
@@ -50,6 +51,8 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 			e.unowned.see(i.Ref, "", "", time.Now())
 		}
 		e.queue.done(i, placed)
+	case errors.As(err, &held):
+		e.queue.holdBack(i, held.suspect)
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
 	default:
@@ -121,6 +124,11 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 				return false, nil
 			}
 			reserved = true
+		}
+		if d.Verb == protocol.Assign && s.Recorded {
+			if d, err = e.judge(s, d); err != nil {
+				return false, err
+			}
 		}
 		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
 			floor, known := e.floorOf(s, d)

@@ -187,6 +187,9 @@ type Hooks struct {
 	// OnUnowned is called once for an object that no living shard owns for Config.UnownedAfter, for
 	// example because a policy denies the sharder's patch.
 	OnUnowned func(Unowned)
+	// OnHeldBack is called for an object that gets no owner for a while, because at least two shards have
+	// crashed one after another while they had it.
+	OnHeldBack func(HeldBack)
 	// OnTaken is called with a shard that has proved dead: its Lease was taken.
 	OnTaken func(shard string)
 	// OnCollected is called with a dead shard whose Lease was deleted.
@@ -243,6 +246,14 @@ type Unowned struct {
 	Object api.ObjectRef
 	Why    string
 	Since  time.Time // when this sharder has seen it first
+}
+
+// HeldBack is an object that may be why shards crash.
+type HeldBack struct {
+	Object  api.ObjectRef
+	Crashes int       // of its owners, one after another
+	Shard   string    // the last of them
+	Until   time.Time // by the clock of this process; sooner, if the object is changed
 }
 
 // Overdue is an object that its shard should have let go of.

@@ -121,6 +121,22 @@
 // A record with an epoch that its shard never had is invalid: the possible owners of the object are
 // asked, and so is the shard that it names, in case it has begun that epoch meanwhile.
 //
+// # Objects that crash their shards
+//
+// An object may end each process that works on it, for example because there is not enough memory. So
+// that it does not end all shards, one after another, its record counts the owners in a row that have
+// died within 3 minutes after the object was assigned to them. From the second one on the object is
+// held back before its next owner: for 30 s, twice as long each time, and 5 minutes at most, less up to
+// a quarter by chance. A change of its specification ends that at once; an object without generations,
+// such as a ConfigMap, is changed by any write. A Warning Event on the object says so, a line of the
+// log, and [Hooks].OnHeldBack. The count ends when a shard lets go of the object in order, or dies later.
+// To end it yourself, remove the annotation with the record.
+//
+// With a supervisor only what the process worked on when it died counts, up to 64 objects. Otherwise
+// all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
+// objects that have moved with the one to blame are then held back, too, once or twice. Up to 100
+// objects are held back at a time: if there are more, other reasons are likelier.
+//
 // # Copies
 //
 // Controllers copy annotations between objects, and users restore old ones. The Deployment
@@ -208,6 +224,8 @@
 //   - A drained shard gets no objects, and lets go of each that it has when work on it has ended. If
 //     no other shard is left, it gets objects again (TestADrainedShardLetsGo,
 //     TestAllShardsCannotBeDrained).
+//   - An object whose reconciliation ends the process takes no other object down with it
+//     (TestAnObjectThatCrashesItsShardsIsHeldBack): see below.
 //   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
 //     time (TestAnObjectThatNoShardOwnsSaysSo).
 //   - A sharder that has lost its election writes nothing harmful: what it had already sent either

@@ -112,11 +112,14 @@ func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 		x.Verb, x.Why = string(protocol.Hold), "there is no shard"
 		return x, nil
 	}
-	_, d, err := e.leases.resolve(ctx, v, p)
+	s, d, err := e.leases.resolve(ctx, v, p)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
 	x.Target, x.Verb, x.Why = p.target(v.Hash).Shard, string(d.Verb), d.Why()
+	if d.Verb == protocol.Assign && s.HeldBack() {
+		x.Verb, x.Why = string(protocol.Hold), s.Vacancy()
+	}
 	return x, nil
 }
 

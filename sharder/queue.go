@@ -35,9 +35,10 @@ type item struct {
 	scan     *scanResult // waits for the outcome; may be nil
 	slot     bool        // has a drain slot
 	failures int
-	wrote    bool   // the object was written since the item was taken
-	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
-	said     string // the failure logged last
+	wrote    bool     // the object was written since the item was taken
+	hung     bool     // the last attempt failed, and held up a worker for protocol.HangsAfter
+	held     *suspect // it is held back; nil: it is not
+	said     string   // the failure logged last
 
 	queued bool // in urgent, ready or hanging
 	taken  bool // with a worker
@@ -83,7 +84,7 @@ func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot boo
 			q.items[o.At()] = i
 		}
 		i.slot = i.slot || slot
-		if i.waits() {
+		if i.waits() && !i.pardonedBy(o) {
 			return true
 		}
 		i.latest = o
@@ -140,7 +141,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 			if i.waits() {
 				q.stuck--
 			}
-			i.queued, i.taken, i.wrote, i.hung = false, true, false, false
+			i.queued, i.taken, i.wrote, i.hung, i.held = false, true, false, false, nil
 			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
@@ -175,6 +176,12 @@ const (
 // and its turn has not come.
 func (i *item) waits() bool { return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }
 
+// pardonedBy reports whether the item is held back, and a version has another specification.
+func (i *item) pardonedBy(o subject) bool {
+	r, ok := o.(protocol.Root)
+	return ok && i.held != nil && r.ChangedSince(i.held.Root)
+}
+
 // waits is waits of an object's item. It returns false if there is none.
 func (q *queue) waits(r protocol.Ref) bool {
 	q.mu.Lock()
@@ -206,6 +213,19 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	}
 	notify(q.later)
 	return true
+}
+
+// holdBack has an item read and worked on again when its time has come, or when its object is changed.
+// Others go on without it.
+func (q *queue) holdBack(i *item, s suspect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i.end(false)
+	i.held, i.due, i.failures = &s, s.until, max(i.failures, patience+1)
+	i.latest, i.again = nil, false
+	heap.Push(&q.delayed, i)
+	q.stuck++
+	notify(q.later)
 }
 
 // end releases the item, and gives the outcome to the scan that waits for it.

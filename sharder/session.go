@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 )
 
@@ -37,6 +38,7 @@ type session struct {
 	outsiders atomic.Pointer[outsiders]
 	drains    *drains
 	unowned   unowned
+	suspects  suspects
 	version   string // of the first list of Leases
 	first     bool   // there was no sharder before
 
@@ -100,7 +102,7 @@ func (s *Sharder) newSession() (*session, error) {
 		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
 		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
-		unowned: unowned{objects: map[protocol.Ref]*vacancy{}},
+		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, suspects: suspects{held: map[types.UID]suspect{}},
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}

@@ -427,6 +427,14 @@ func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.C
 	return c
 }
 
+// crashOf returns the crash that has ended an owner epoch; ok is false if it has ended otherwise.
+func (g *shardLeases) crashOf(t protocol.OwnerEpoch) (c shardlease.Crash, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c, ok = shardlease.CrashOf(g.tracker.Lease(t.Shard))
+	return c, ok && c.Epoch == epochOf(t)
+}
+
 // lifeOf returns whether an owner epoch may still be at work.
 func (g *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
 	now := g.clock.Now()

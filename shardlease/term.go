@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
 // Term is one period in which this process holds the shard's lease. It is safe for concurrent use.
@@ -31,6 +34,12 @@ func (t *Term) Err() error {
 		return fmt.Errorf("%w: %w", ErrNotHeld, loss)
 	}
 	return ErrNotHeld
+}
+
+// Begin records for the supervisor that work on an object has begun. If this process dies before end is
+// called, the Lease names the object: see [CrashOf].
+func (t *Term) Begin(object types.UID) (end func()) {
+	return t.holder.Begin(shardrecord.DigestOf(object))
 }
 
 // Scope begins a piece of work in the term. The returned context ends with ctx, with the term, and

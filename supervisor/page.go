@@ -20,7 +20,7 @@ type page struct {
 }
 
 // magic has a version: both processes run the same program, but not if its file was replaced.
-var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '1'}
+var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '2'}
 
 // slot is what the supervisor must know of one lease. The child writes it, and the supervisor reads
 // it when the child has ended. A child may die between any two writes.
@@ -30,7 +30,9 @@ type slot struct {
 	openUntil    atomic.Int64 // requests that have failed may be carried out until then
 	guarded      atomic.Bool
 	length       atomic.Int32 // of the description; zero while it is being written
-	text         [16384 - 40]byte
+	unnamed      atomic.Int64 // objects at work that have no place in work
+	work         [64]atomic.Uint64
+	text         [16384 - 48 - 64*8]byte
 }
 
 var _ lease.Ledger = (*slot)(nil)
@@ -102,8 +104,27 @@ func (s *slot) Answer(until time.Duration) {
 	s.open.Add(-1) // last
 }
 
+// Begin implements lease.Ledger. A child that dies between two of the writes leaves an object out that
+// no work had begun on, or names one that work had ended on.
+func (s *slot) Begin(object uint64) (end func()) {
+	for i := range s.work {
+		if s.work[i].CompareAndSwap(0, object) {
+			return func() { s.work[i].Store(0) }
+		}
+	}
+	s.unnamed.Add(1)
+	return func() { s.unnamed.Add(-1) }
+}
+
 func (s *slot) entries() lease.Entries {
+	work := lease.Work{All: s.unnamed.Load() == 0}
+	for i := range s.work {
+		if object := s.work[i].Load(); object != 0 {
+			work.Objects = append(work.Objects, object)
+		}
+	}
 	return lease.Entries{
+		Work:  work,
 		Since: time.Duration(s.since.Load()), Until: time.Duration(s.until.Load()), Guarded: s.guarded.Load(),
 		Open: int(s.open.Load()), OpenUntil: time.Duration(s.openUntil.Load()),
 	}

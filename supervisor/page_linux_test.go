@@ -112,7 +112,9 @@ func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	ledger.Send()
 	held := p.held()
 	require.Len(t, held, 1)
-	assert.Equal(t, lease.Entries{Since: 1, Until: 2, Guarded: true, Open: 1, OpenUntil: 7}, held[0].Entries)
+	assert.Equal(t, lease.Entries{
+		Since: 1, Until: 2, Guarded: true, Open: 1, OpenUntil: 7, Work: lease.Work{All: true},
+	}, held[0].Entries)
 	assert.Equal(t, entry, held[0].Entry)
 	assert.Equal(t, "h", held[0].Credentials.config().Host)
 
@@ -123,6 +125,28 @@ func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	assert.Equal(t, entry.Process, p.held()[0].Process)
 	ledger.Free()
 	assert.Empty(t, p.held())
+}
+
+func TestWhatAProcessWorkedOnIsKnown(t *testing.T) {
+	s := &slot{}
+	first, second := s.Begin(1), s.Begin(2)
+	again := s.Begin(1)
+	assert.Equal(t, lease.Work{Objects: []uint64{1, 2, 1}, All: true}, s.entries().Work)
+	first()
+	second()
+	assert.Equal(t, lease.Work{Objects: []uint64{1}, All: true}, s.entries().Work)
+	again()
+
+	var ends []func()
+	for object := range uint64(len(s.work) + 2) {
+		ends = append(ends, s.Begin(object+1))
+	}
+	assert.Len(t, s.entries().Work.Objects, len(s.work))
+	assert.False(t, s.entries().Work.All, "there are more")
+	for _, end := range ends {
+		end()
+	}
+	assert.Equal(t, lease.Work{All: true}, s.entries().Work)
 }
 
 // A process that claims one of many names tries more of them than the memory has places for.

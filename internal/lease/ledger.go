@@ -17,6 +17,8 @@ type Ledger interface {
 	Send()
 	// Answer records that a request was answered, or has failed and may be carried out until then.
 	Answer(until time.Duration)
+	// Begin records that work on an object, by its digest, has begun. Call end when it has ended.
+	Begin(object uint64) (end func())
 }
 
 // Entries are what a [Ledger] says. Times are readings of its clock.
@@ -25,4 +27,5 @@ type Entries struct {
 	Guarded      bool          // a client was guarded
 	Open         int           // guarded requests without an answer
 	OpenUntil    time.Duration // requests that have failed may be carried out until then
+	Work         Work
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
 // ReleaseOrphan empties the record with the mark of a release, if it is still one of the process.
@@ -31,7 +32,7 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	}
 	end, pause, last := o.GiveUpAt(now()), backoff(o.Timing), lease.ErrTooLate
 	for now() < end {
-		last = store.release(ctx, o.Process, end-now(), o.Timing.RenewInterval())
+		last = store.release(ctx, o.Process, o.Work, end-now(), o.Timing.RenewInterval())
 		if last == nil || errors.Is(last, lease.ErrTaken) {
 			return last
 		}
@@ -44,13 +45,16 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 
 // release reads the record and empties it if the process holds the lease, also if a late renewal of the
 // process arrives between the two. It returns [lease.ErrTaken] if the record is not of the process.
-func (s *Store) release(ctx context.Context, process string, d, interval time.Duration) error {
+// A shard's Lease names what the process worked on.
+func (s *Store) release(ctx context.Context, process string, work lease.Work, d, interval time.Duration) error {
 	var known lease.Record
 	return s.newSwap(ctx, d, interval, true, change{
 		next: func() (*coordinationv1.Lease, lease.Record) {
 			// Somebody else may have removed the renew time.
 			stamps := lease.StampsAfter(ptr.Deref(known.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
-			return known.Release(stamps.Next(s.clock.Now().Wall)), known
+			l := known.Release(stamps.Next(s.clock.Now().Wall))
+			shardrecord.MarkCrash(l, work.Objects, work.All)
+			return l, known
 		},
 		learn: func(r lease.Record, _ clock.Reading, wrote bool) (outcome, error) {
 			switch {

@@ -10,6 +10,7 @@ func (noLedger) Hold(time.Duration, time.Duration, bool) {}
 func (noLedger) Free()                                   {}
 func (noLedger) Send()                                   {}
 func (noLedger) Answer(time.Duration)                    {}
+func (noLedger) Begin(uint64) (end func())               { return func() {} }
 
 // recordTerm records in the ledger until when the term lasts. Only the renewing goroutine calls it.
 func (t *Term) recordTerm() {

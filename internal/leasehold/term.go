@@ -89,6 +89,9 @@ func (t *Term) Remaining() time.Duration {
 	return max(0, t.left(now))
 }
 
+// Begin records in the ledger that work on an object has begun. Call end when it has ended.
+func (t *Term) Begin(object uint64) (end func()) { return t.ledger.Begin(object) }
+
 // Lost reports whether the term has been lost. OnLost may still be running.
 func (t *Term) Lost() bool {
 	t.mu.Lock()

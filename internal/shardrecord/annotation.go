@@ -19,6 +19,10 @@ const (
 	// the Lease.
 	LeavingAnnotation = "ring.bellwether.dev/leaving"
 
+	// CrashAnnotation has the number of the last epoch whose process died, a colon, and the digests of
+	// the objects that it worked on then, separated by commas. An asterisk stands for others.
+	CrashAnnotation = "ring.bellwether.dev/crash"
+
 	// DrainAnnotation is set by an administrator: the shard is to get no objects, and to let go of
 	// those that it has.
 	DrainAnnotation = "ring.bellwether.dev/drain"

@@ -40,6 +40,7 @@ func (r *Tracker) Takeover(shard string, now Reading) (a Takeover, ok bool) {
 	if s.lease == nil {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, shardrecord.EpochAnnotation, "0")
 	}
+	shardrecord.MarkCrash(l, nil, false)
 	return Takeover{l, s.lease == nil}, true
 }
 

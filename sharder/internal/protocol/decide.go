@@ -45,6 +45,9 @@ func (s Situation) Vacancy() string {
 	switch {
 	case !s.Recorded:
 		return "it has no valid record of its owner"
+	case s.HeldBack():
+		return fmt.Sprintf("it is held back: %d shards have crashed one after another while they had it, the last one "+
+			"was %s", s.Record.Crashes.Count, s.Record.Shard)
 	case s.Record.State == StateFree:
 		return fmt.Sprintf("shard %s has let go of it, and it was not assigned to another one", s.Record.Shard)
 	case s.Owner == EpochEnded, s.Owner == EpochNeverBegan:
@@ -53,6 +56,11 @@ func (s Situation) Vacancy() string {
 		return fmt.Sprintf("its owner, shard %s, does not renew its Lease", s.Record.Shard)
 	}
 	return ""
+}
+
+// HeldBack reports whether the root gets no owner for a while, because it may be why shards crash.
+func (s Situation) HeldBack() bool {
+	return s.Recorded && s.Record.State == StateFree && s.Record.Crashes.Suspicious()
 }
 
 // Verb is the action for a root.
@@ -73,6 +81,7 @@ const (
 	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
 	Gather   Verb = "gather"   // bring children that its record does not cover to its shard
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
+	Suspend  Verb = "suspend"  // take it from a shard that has ended, and give it to no other one yet
 	Protect  Verb = "protect"  // give it another version before its children move: earlier patches fail
 )
 
@@ -290,6 +299,14 @@ func (s Situation) Origin() Origin {
 // is decided when the root is assigned.
 func (s Situation) ShardOfChildren() (shard string, ok bool) {
 	return s.Record.Shard, s.Recorded && s.Record.State == StateOwned && s.Owner == EpochActive
+}
+
+// Suspend returns the decision to take the root from its owner, whose epoch has ended, and to give it to
+// no other shard yet.
+func (s Situation) Suspend(crashes *Crashes) Decision {
+	r := s.Record
+	r.State, r.Next, r.Crashes = StateFree, nil, crashes
+	return Decision{Verb: Suspend, Record: &r}
 }
 
 func (s Situation) owned(by OwnerEpoch, left []OwnerEpoch) *Record {

@@ -33,6 +33,9 @@ type Record struct {
 	// the value of the drain label is this record's seal ([Keys.SuccessorOf]), so that a drain
 	// label set by others does not hand the object over.
 	Next *OwnerEpoch `json:"next,omitempty"`
+	// Crashes counts the owners in a row whose process died soon after the object was assigned to them.
+	// Nil: zero.
+	Crashes *Crashes `json:"crashes,omitempty"`
 	// ChildFloor is, for each resource of children, the version that a cache must have reached
 	// before work may begin; empty: any. Children of a resource that is missing here may be
 	// anywhere. The keys are group resources, such as "replicasets.apps".
@@ -43,6 +46,17 @@ type Record struct {
 	// moved later.
 	Childless map[string]string `json:"childless,omitempty"`
 }
+
+// Crashes is a count of owners that have crashed.
+type Crashes struct {
+	Count int `json:"count"`
+	// At is when the object was assigned to the present owner, in seconds since 1970, by the clock of
+	// the sharder.
+	At int64 `json:"at"`
+}
+
+// Suspicious reports whether the object may be why its owners have crashed.
+func (c *Crashes) Suspicious() bool { return c != nil && c.Count > 1 }
 
 // state is the state of a record.
 type state string
@@ -130,7 +144,7 @@ func ParseRecord(value string) (Record, error) {
 // the root may have children. The sharder must move those first, so such a root has no successor.
 func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label string, next *Record) {
 	heir := n.SuccessorOf(root, r)
-	r.Next = nil
+	r.Next, r.Crashes = nil, nil
 	if heir == nil || family || len(r.Left) > 0 {
 		r.State = StateFree
 		return "", &r

@@ -18,15 +18,17 @@ func (r Ref) At() Ref { return r }
 // Root is what a decision needs of one version of a root. It is small, because many may be queued.
 type Root struct {
 	Ref
-	UID       types.UID
-	Version   string // resourceVersion
-	Label     string // of the shard; empty: none
-	Drain     bool
-	successor *OwnerEpoch // to which its shard hands it over; nil: none
-	family    bool        // its resource has children
-	Record    Record
-	Recorded  bool   // Record is valid
-	Hash      uint64 // of the key
+	UID     types.UID
+	Version string // resourceVersion
+	// Generation is that of the specification; zero: the resource has no generations.
+	Generation int64
+	Label      string // of the shard; empty: none
+	Drain      bool
+	successor  *OwnerEpoch // to which its shard hands it over; nil: none
+	family     bool        // its resource has children
+	Record     Record
+	Recorded   bool   // Record is valid
+	Hash       uint64 // of the key
 	// scattered says that the record does not cover all resources of children: some were added to
 	// the ring after it was written.
 	scattered bool
@@ -36,12 +38,21 @@ type Root struct {
 	Foreign []string
 }
 
+// ChangedSince reports whether the specification differs from that of another version of the object.
+// The marks of the ring must not have been written in between.
+func (r Root) ChangedSince(other Root) bool {
+	if r.Generation > 0 {
+		return r.UID != other.UID || r.Generation != other.Generation
+	}
+	return r.UID != other.UID || r.Version != other.Version
+}
+
 // RootOf returns the Root of a version of an object. index is that of its resource.
 func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 	v := Root{
 		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()},
 		UID: o.GetUID(), Version: o.GetResourceVersion(),
-		Label: n.ShardOf(o), Drain: n.Draining(o),
+		Generation: o.GetGeneration(), Label: n.ShardOf(o), Drain: n.Draining(o),
 	}
 	p := n.recordStateOf(o)
 	v.Record, v.Recorded, v.unsealed = p.record, p.valid, p.valid && !p.sealed

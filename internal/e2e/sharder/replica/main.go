@@ -113,6 +113,7 @@ func parse() options {
 		"pause between two pieces of work on one object, on average")
 	flag.BoolVar(&o.work.stubborn, "stubborn", false, "work takes its time, whatever becomes of its context")
 	flag.BoolVar(&o.work.writes, "write", false, "some of the work changes its object")
+	flag.StringVar(&o.work.deadly, "deadly", "", "label of objects that work kills this process for")
 	flag.IntVar(&o.work.controllers, "controllers", 1, "how many work on each object")
 	flag.BoolVar(&o.leaseOnly, "lease-only", false, "hold the shard lease, and do nothing for it")
 	flag.BoolVar(&o.withoutShard, "without-shard", false, "be a sharder only")

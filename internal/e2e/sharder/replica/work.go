@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,7 @@ type workOptions struct {
 	takes, pace      time.Duration
 	stubborn, writes bool
 	controllers      int
+	deadly           string // label; empty: none
 }
 
 // worker is the controllers of one process.
@@ -163,6 +165,9 @@ func (w *worker) visit(ctx context.Context, r api.Resource, obj *unstructured.Un
 		piece := pieces.Add(1)
 		say("begin", piece, time.Now().UnixNano(), obj.GetUID())
 		defer func() { say("end", piece, time.Now().UnixNano()) }()
+		if _, deadly := obj.GetLabels()[w.deadly]; deadly {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
 		interrupted := ctx.Done()
 		if w.stubborn {
 			interrupted = nil

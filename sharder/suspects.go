@@ -1,0 +1,132 @@
+package sharder
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+const (
+	// suspectFor is how soon after an assignment the owner must crash for that to count.
+	suspectFor = 3 * time.Minute
+	// minHold and maxHold bound how long a suspect is held back. The time doubles with each crash after
+	// the second.
+	minHold = 30 * time.Second
+	maxHold = 5 * time.Minute
+	// maxSuspects bounds how many objects are held back at a time. If there are more, the objects are
+	// not why shards crash.
+	maxSuspects = 100
+)
+
+// suspects are the objects that are held back because shards have crashed one after another while they
+// had the object.
+type suspects struct {
+	mu   sync.Mutex
+	held map[types.UID]suspect // guarded by mu
+}
+
+// suspect is an object as it was when it began to be held back.
+type suspect struct {
+	protocol.Root
+	until time.Time
+}
+
+// heldBackError means that an object gets no owner yet.
+type heldBackError struct{ suspect }
+
+func (e heldBackError) Error() string {
+	return fmt.Sprintf("held back until %s, because shards that had it have crashed", e.until.Format(time.TimeOnly))
+}
+
+// judge completes a decision to assign an object that had an owner. If shards have crashed one after
+// another while they had the object, the decision becomes to take it from the last one, and then judge
+// returns a [heldBackError] for a while.
+func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
+	now := time.Now()
+	if s.Record.State == protocol.StateOwned {
+		d.Record.Crashes = e.crashesOf(s.Root, now)
+		if d.Record.Crashes.Suspicious() && e.suspects.room() {
+			return s.Suspend(d.Record.Crashes), nil
+		}
+		return d, nil
+	}
+	if !s.HeldBack() {
+		return d, nil
+	}
+	held, begun := e.suspects.hold(s.Root, now)
+	if begun {
+		e.reportHeldBack(held, now)
+	}
+	switch {
+	case s.ChangedSince(held.Root):
+		return d, nil
+	case held.until.After(now):
+		return d, heldBackError{held}
+	}
+	d.Record.Crashes = &protocol.Crashes{Count: s.Record.Crashes.Count, At: now.Unix()}
+	return d, nil
+}
+
+// crashesOf returns the crashes in the next record of an object whose owner has ended.
+func (e *session) crashesOf(o protocol.Root, now time.Time) *protocol.Crashes {
+	before := o.Record.Crashes
+	crash, ok := e.leases.crashOf(o.Record.Owner())
+	switch {
+	case !ok: // it has ended in order
+		return nil
+	case crash.Complete && !crash.AtWork(o.UID):
+		return before
+	case before != nil && now.Unix()-before.At < int64(suspectFor/time.Second):
+		return &protocol.Crashes{Count: before.Count + 1, At: now.Unix()}
+	}
+	return &protocol.Crashes{Count: 1, At: now.Unix()}
+}
+
+// room reports whether one more object can be held back.
+func (u *suspects) room() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.held) < maxSuspects
+}
+
+// hold returns the object as it was when it began to be held back, and whether that is now.
+func (u *suspects) hold(o protocol.Root, now time.Time) (s suspect, begun bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for uid, other := range u.held {
+		if now.Sub(other.until) > maxHold { // it is gone, or has an owner
+			delete(u.held, uid)
+		}
+	}
+	if s, ok := u.held[o.UID]; ok && s.Record.Owner() == o.Record.Owner() {
+		return s, false
+	}
+	longest := min(minHold<<min(o.Record.Crashes.Count-2, 10), maxHold)
+	s = suspect{o, now.Add(longest - rand.N(longest/4))} // not together with those that it was with
+	u.held[o.UID] = s
+	return s, true
+}
+
+// reportHeldBack reports that an object begins to be held back.
+func (e *session) reportHeldBack(s suspect, now time.Time) {
+	r, wait := s.Record, s.until.Sub(now).Round(time.Second)
+	e.log(s.Ref).Warn("an object is held back, because shards that had it have crashed one after another",
+		zap.Int("crashes", r.Crashes.Count), zap.String("last", r.Shard), zap.Duration("for", wait))
+	if e.config.Hooks.OnHeldBack != nil {
+		e.config.Hooks.OnHeldBack(HeldBack{
+			Object: e.objectRef(s.Ref), Crashes: r.Crashes.Count, Shard: r.Shard, Until: s.until,
+		})
+	}
+	if e.config.Events != nil {
+		e.config.Events.Eventf(e.regarding(s.Ref, s.UID), nil, corev1.EventTypeWarning, "HeldBack", "Assign",
+			"ring %s: %d shards have crashed one after another while they had this object, the last one was %s: "+
+				"it gets the next owner in %v, or when it is changed", e.config.Ring, r.Crashes.Count, r.Shard, wait)
+	}
+}
