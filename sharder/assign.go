@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,7 +58,7 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
 	default:
-		if !errors.Is(err, errReplanned) {
+		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
 			e.note(ctx, i, err)
 		}
 		if !e.queue.retry(i, time.Now()) {
@@ -106,6 +108,11 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			return false, nil
 		}
 		s, d, err := e.leases.resolve(ctx, *o, p)
+		if err == nil && !s.Recorded && s.Stalls(d) && e.unwritten(ctx, *o) {
+			if s, d, err = e.firstOwner(s, d, p); err != nil {
+				return false, err
+			}
+		}
 		e.unowned.see(r, o.UID, s.Vacancy(), time.Now())
 		switch {
 		case err != nil:
@@ -159,6 +166,45 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		}
 	}
 	return false, contended
+}
+
+// errOutlived means that the owner of a new object does not renew its Lease.
+var errOutlived = errors.New("it waits for a plan without a shard that does not renew its Lease")
+
+// firstOwner returns the decision about an object that never had an owner. No shard that may be dead is
+// asked.
+func (e *session) firstOwner(s protocol.Situation, d protocol.Decision, p *plan) (protocol.Situation, protocol.Decision,
+	error,
+) {
+	owner, ok := e.leases.living(p, s.Hash)
+	if ok {
+		s, d = s.First(owner)
+		return s, d, nil
+	}
+	if len(e.leases.renewing(p.members)) == 0 {
+		return s, d, nil
+	}
+	e.outlived.Store(true)
+	notify(e.changed)
+	return s, d, errOutlived
+}
+
+// unwritten proves that nobody has written an object since it was created: it does not exist at the
+// version before its own. So it never had a record, and no shard may work on it. Without the proof it
+// returns false, such as when the API server has compacted that version.
+func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
+	version, err := strconv.ParseUint(o.Version, 10, 64)
+	if err != nil || version < 2 {
+		return false
+	}
+	before := strconv.FormatUint(version-1, 10)
+	list, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return e.client(o.Resource, o.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(),
+			ResourceVersion: before, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
+	})
+	return err == nil && list.ResourceVersion == before && len(list.Items) == 0
 }
 
 // floorOf returns the versions from which on caches show the children of a root, by resource of the

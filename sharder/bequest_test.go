@@ -113,10 +113,12 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 }
 
 // remembers reports whether the ring's history names a shard.
-func (w *world) remembers(shard string) bool {
+func (w *world) remembers(shard string) bool { return w.storedHistory().Names(shard) }
+
+func (w *world) storedHistory() protocol.History {
 	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(w.t.Context(), HistoryName(testRing), metav1.GetOptions{})
 	require.NoError(w.t, err)
 	h, err := protocol.ParseHistory(m.Data[historyKey])
 	require.NoError(w.t, err)
-	return h.Names(shard)
+	return h
 }

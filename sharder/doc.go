@@ -78,6 +78,13 @@
 // simply assigned. Otherwise every other shard that may have owned it becomes its owner in name,
 // drained, and must let go first.
 //
+// A new object does not wait for a shard that may be dead. If its owner on the ring, or a shard that
+// would be asked, has not renewed its Lease for two thirds of its duration, the sharder looks whether
+// the object existed at the version before its own. If it did not, nobody has written it since it was
+// created, so it never had an owner: it goes to its owner among the shards that renew, and to the other
+// one when that renews again. An object that others have written meanwhile, or that was created so long
+// ago that the API server has compacted that version, waits.
+//
 // # A handover to a successor
 //
 // An object without Children moves between two living shards in two writes. The sharder drains it,
@@ -217,6 +224,9 @@
 //   - Work on an object that has moved begins on caches that show what the former shard has written
 //     to the object and its children. Package shard says what that covers.
 //   - Every object is given to a living shard when faults have ended.
+//   - A new object that nobody has written since has a living owner within a second after a sharder
+//     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). A shard that is
+//     Away is waited for.
 //   - The sharder holds in memory only the objects that it is busy with: its memory does not depend
 //     on how many are assigned.
 //   - A resource that cannot be listed or is not served, or whose children are not, delays only its
@@ -265,6 +275,8 @@
 //	new object                               1 patch; with Children and a Selector, a share in 1
 //	                                         list of those that are with no member, for each
 //	                                         resource
+//	new object, and a shard that may be dead 1 list of this object besides, and 2 writes of the history
+//	                                         when the first one comes
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
 //	                                         its root
 //	children of a root that is not selected  1 read of the root after each scan and each move of

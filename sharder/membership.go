@@ -72,12 +72,20 @@ func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 	return false
 }
 
-// adoptMembership returns the plan for a membership, after the ring's history contains it.
+// adoptMembership returns the plan for a membership, after the ring's history contains it. The history
+// also contains the membership without those that do not renew their Leases, so that new objects can be
+// assigned among the others.
 func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*plan, error) {
+	living := e.leases.renewing(m)
+	if len(living) > 0 && len(living) < len(m) {
+		if err := e.store.begin(ctx, living); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.store.begin(ctx, m); err != nil {
 		return nil, err
 	}
-	p, err := e.replan(m)
+	p, err := e.replan(m, living)
 	if err != nil {
 		return nil, err
 	}
@@ -93,12 +101,13 @@ func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*
 }
 
 // replan returns the plan for a membership, with all that is known of those before.
-func (e *session) replan(m protocol.Membership) (*plan, error) {
+func (e *session) replan(m, living protocol.Membership) (*plan, error) {
 	h := e.store.known.With(m)
 	p, err := newPlan(h, ring.WithTokens(e.config.TokensPerShard))
 	if err != nil {
 		return nil, err
 	}
+	p.living = living
 	e.history.Store(&h)
 	e.plan.Store(p)
 	return p, nil
@@ -145,13 +154,23 @@ func (e *session) serveMembership(ctx context.Context, p *plan) {
 	})
 	for ctx.Err() == nil {
 		m, wait := e.leases.membership()
-		if !slices.Equal(m, p.members) {
+		if !slices.Equal(m, p.members) || e.planIsOutlived(p) {
 			return
 		}
 		if e.await(ctx, wait) || e.leases.matured() {
 			notify(news)
 		}
 	}
+}
+
+// planIsOutlived reports whether a new object waits for another plan because a member does not renew its
+// Lease any more, or all members of a plan that was made for such a case renew theirs again.
+func (e *session) planIsOutlived(p *plan) bool {
+	living := e.leases.renewing(p.members)
+	if len(living) == len(p.members) {
+		return len(p.living) > 0 && len(p.living) < len(p.members)
+	}
+	return e.outlived.Swap(false) && len(living) > 0 && !slices.Equal(living, p.living)
 }
 
 // resolveFormerMembers reads the Leases of shards that the history names and whose state is

@@ -18,6 +18,7 @@ import (
 // plan says where objects belong under one membership. It never changes.
 type plan struct {
 	members   protocol.Membership
+	living    protocol.Membership // the members that renewed their Leases when the plan was made
 	ring      *ring.Ring
 	past      past // of the memberships before, since the ring was settled
 	displaced protocol.Displaced

@@ -85,7 +85,7 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
 	settled := protocol.History{
-		Memberships: append(e.unfinishedMemberships(p), p.members),
+		Memberships: e.standingMemberships(p),
 		Displaced:   protocol.Displaced{},
 	}
 	for _, v := range left {
@@ -100,6 +100,17 @@ func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 		return
 	}
 	e.shrinkHistory(ctx, settled)
+}
+
+// standingMemberships are those under which objects may still be assigned, the present one last.
+func (e *session) standingMemberships(p *plan) []protocol.Membership {
+	all := e.unfinishedMemberships(p)
+	if len(p.living) > 0 && !slices.ContainsFunc(append(all, p.members), func(m protocol.Membership) bool {
+		return slices.Equal(m, p.living)
+	}) {
+		all = append(all, p.living)
+	}
+	return append(all, p.members)
 }
 
 // unfinishedMemberships are the memberships of former members that may still be alive. A drain sent
@@ -121,7 +132,8 @@ func (e *session) shrinkHistory(ctx context.Context, h protocol.History) bool {
 		return true
 	}
 	err := e.store.settle(ctx, h)
-	_, _ = e.replan(e.plan.Load().members) // by what is known now, which after a failure may be more
+	p := e.plan.Load()
+	_, _ = e.replan(p.members, p.living) // by what is known now, which after a failure may be more
 	if err != nil && ctx.Err() == nil {
 		e.config.Logger.Warn("the ring's history could not be shrunk, will be tried after the next scan",
 			zap.Error(err))
@@ -248,7 +260,7 @@ func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decis
 
 // markSettled records that all objects are with their owners, and shrinks the ring's history.
 func (e *session) markSettled(ctx context.Context, p *plan) {
-	if !e.shrinkHistory(ctx, protocol.HistoryOf(append(e.unfinishedMemberships(p), p.members)...)) {
+	if !e.shrinkHistory(ctx, protocol.HistoryOf(e.standingMemberships(p)...)) {
 		return
 	}
 	if !e.settled.Swap(true) {

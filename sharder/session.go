@@ -50,6 +50,7 @@ type session struct {
 	unsettle chan struct{} // an object is displaced, and no worker is about to mend it
 	progress chan struct{} // fewer objects wait or are drained than before
 	settled  atomic.Bool
+	outlived atomic.Bool // a new object waits for a plan without a member that does not renew its Lease
 
 	throttle throttle
 	notes    notes

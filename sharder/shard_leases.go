@@ -424,7 +424,31 @@ func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.C
 	}
 	e, ok := g.tracker.Epoch(t.Shard, now)
 	c.Current = ok && e == epochOf(t)
+	c.Renewing = c.Current && g.tracker.Renewing(t.Shard, now)
 	return c
+}
+
+// living returns the owner of a key among the living of a plan; ok is false if it does not renew its
+// Lease any more.
+func (g *shardLeases) living(p *plan, hash uint64) (c protocol.Claim, ok bool) {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range p.ring.OwnersHash(nil, hash, len(p.members)) {
+		if t, ok := p.living.Member(name); ok {
+			c = g.claim(t, now)
+			return c, c.Renewing
+		}
+	}
+	return protocol.Claim{}, false
+}
+
+// renewing returns those of a membership that renew their Leases.
+func (g *shardLeases) renewing(m protocol.Membership) protocol.Membership {
+	now := g.clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m), func(t protocol.OwnerEpoch) bool { return !g.claim(t, now).Renewing })
 }
 
 // crashOf returns the crash that has ended an owner epoch; ok is false if it has ended otherwise.

@@ -168,6 +168,17 @@ func (r *Tracker) State(shard string, now Reading) State {
 	return state
 }
 
+// Renewing reports whether a shard is Ready and its lease has changed within two thirds of D, as a shard
+// renews more often; or whether it is Away.
+func (r *Tracker) Renewing(shard string, now Reading) bool {
+	s := r.shards[shard]
+	if s == nil {
+		return false
+	}
+	state := s.state(now)
+	return state == Away || state == Ready && s.age(now) < s.patience*2/3
+}
+
 // Problem returns why a shard's lease is [Malformed], or nil.
 func (r *Tracker) Problem(shard string) error {
 	s := r.shards[shard]

@@ -24,6 +24,8 @@ type Claim struct {
 	// Current says that the shard holds its Lease in this epoch, or did until recently. It can then
 	// be given objects, and be asked to let go.
 	Current bool
+	// Renewing says that the shard renews its Lease, as of now.
+	Renewing bool
 }
 
 // Situation is the input of [Decide] for one root.
@@ -132,6 +134,8 @@ func (d Decision) Why() string {
 		return fmt.Sprintf("it belongs to another shard than %q", d.Label)
 	case Withdraw:
 		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.Label)
+	case Suspend:
+		return "shards have crashed one after another while they had it"
 	case Probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.Label)
 	case Seal:
@@ -163,6 +167,8 @@ func Decide(s Situation) Decision {
 	switch {
 	case s.Label != r.Shard: // a user's edit does not hand the root over: its shard may be at work
 		return Decision{Verb: Restore, Label: r.Shard, Drain: asked}
+	case r.Shard != s.Target.Shard && len(r.Left) == 0 && !s.Target.Renewing: // it could not take the root
+		return Decision{Verb: Hold, About: s.Target.OwnerEpoch}
 	case r.Shard == s.Target.Shard && owner != s.Target.OwnerEpoch:
 		// Another process with that identity holds the Lease: this epoch is ending.
 		return Decision{Verb: Hold, About: owner}
@@ -240,6 +246,26 @@ func (s Situation) next() Decision {
 	record := s.owned(ask[0], left)
 	record.Probed = true
 	return Decision{Verb: Probe, Label: ask[0].Shard, Drain: true, Record: record}
+}
+
+// Stalls reports whether a decision about a root without a record leaves it with no living shard, as
+// long as some shard does not renew its Lease.
+func (s Situation) Stalls(d Decision) bool {
+	switch d.Verb {
+	case Hold:
+		return true
+	case Assign:
+		return !s.Target.Renewing
+	case Probe:
+		return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.EpochState != EpochEnded && !c.Renewing })
+	}
+	return false
+}
+
+// First returns the decision about a root that never had an owner.
+func (s Situation) First(owner Claim) (Situation, Decision) {
+	s.Target, s.Claims = owner, nil
+	return s, Decide(s)
 }
 
 // annulled returns the record that replaces one with an epoch that never began: the record was

@@ -21,7 +21,9 @@ func recordWith(st state, by OwnerEpoch, left ...OwnerEpoch) *Record {
 	return &Record{UID: "u", Shard: by.Shard, LeaseUID: by.LeaseUID, Epoch: by.Epoch, State: st, Left: left}
 }
 
-func liveClaim(c OwnerEpoch) Claim { return Claim{c, EpochActive, true} }
+func liveClaim(c OwnerEpoch) Claim {
+	return Claim{OwnerEpoch: c, EpochState: EpochActive, Current: true, Renewing: true}
+}
 
 // The first matching rule counts. In the names of the rows, t is the owner on the ring.
 func TestDecision(t *testing.T) {
@@ -60,7 +62,7 @@ func TestDecision(t *testing.T) {
 			},
 			{
 				"those left are over too", "a", true, recordWith(StateOwned, inA, inC, inB), EpochEnded, inB,
-				[]Claim{{inC, EpochEnded, false}, liveClaim(inB)},
+				[]Claim{{OwnerEpoch: inC, EpochState: EpochEnded}, liveClaim(inB)},
 				given(inB),
 			},
 			{
@@ -163,17 +165,17 @@ func TestDecision(t *testing.T) {
 			{
 				"who is left may be at work, but cannot be asked", "", false, recordWith(StateFree, inA, inC),
 				EpochActive, inB,
-				[]Claim{{inC, EpochActive, false}},
+				[]Claim{{OwnerEpoch: inC, EpochState: EpochActive}},
 				Decision{Verb: Hold, About: inC},
 			},
 			{
 				"an earlier process of t's name is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inAx,
-				[]Claim{{inA, EpochActive, false}},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochActive}},
 				Decision{Verb: Hold, About: inA},
 			},
 			{
 				"an earlier epoch of t is left", "", false, recordWith(StateFree, inB, inA), EpochActive, inA2,
-				[]Claim{{inA, EpochEnded, false}},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochEnded}},
 				given(inA2),
 			},
 		},
@@ -188,22 +190,22 @@ func TestDecision(t *testing.T) {
 			},
 			{
 				"others that are over", "", false, nil, EpochActive, inB,
-				[]Claim{{inA, EpochEnded, false}, liveClaim(inB)},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochEnded}, liveClaim(inB)},
 				given(inB),
 			},
 			{
 				"others not proven", "", false, nil, EpochActive, inB,
-				[]Claim{{inA, EpochUnproven, false}, liveClaim(inC)},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochUnproven}, liveClaim(inC)},
 				Decision{Verb: Hold, About: inA},
 			},
 			{
 				"others not read", "", false, nil, EpochActive, inB,
-				[]Claim{{inA, EpochUnknown, false}},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochUnknown}},
 				Decision{Verb: Reread, About: inA},
 			},
 			{
 				"t in an epoch that is over", "", false, nil, EpochActive, inA2,
-				[]Claim{{inA, EpochEnded, false}},
+				[]Claim{{OwnerEpoch: inA, EpochState: EpochEnded}},
 				given(inA2),
 			},
 		},
@@ -230,8 +232,46 @@ func TestNothingIsAssignedToAShardThatCannotTakeIt(t *testing.T) {
 		rootWith("", false, nil), rootWith("", false, recordWith(StateFree, inB)),
 		rootWith("b", false, recordWith(StateOwned, inB)),
 	} {
-		s := Situation{Root: o, Target: Claim{inA, EpochActive, false}, Owner: EpochEnded}
+		s := Situation{Root: o, Target: Claim{OwnerEpoch: inA, EpochState: EpochActive}, Owner: EpochEnded}
 		assert.Equal(t, Decision{Verb: Hold, About: inA}, Decide(s))
+	}
+}
+
+// A root stays where it is while its owner on the ring does not renew its Lease, and is not with its owner.
+func TestNothingIsDrainedForAShardThatDoesNotRenew(t *testing.T) {
+	for _, drained := range []bool{false, true} {
+		s := Situation{
+			Root:   rootWith("a", drained, recordWith(StateOwned, inA)),
+			Target: Claim{OwnerEpoch: inB, Current: true}, Owner: EpochActive, Resident: true,
+		}
+		assert.Equal(t, Decision{Verb: Hold, About: inB}, Decide(s))
+		assert.False(t, Decide(s).Placed())
+		s.Target.Renewing = true
+		assert.NotEqual(t, Hold, Decide(s).Verb)
+	}
+}
+
+// What never had an owner goes to a living one. Otherwise the shard that may be dead is asked.
+func TestFirstOwner(t *testing.T) {
+	dead, living := Claim{OwnerEpoch: inA, Current: true}, liveClaim(inB)
+	for _, s := range []Situation{
+		{Root: rootWith("", false, nil), Target: dead, Claims: []Claim{dead}},
+		{Root: rootWith("", false, nil), Target: living, Claims: []Claim{dead, living}},
+		{Root: rootWith("", false, nil), Target: liveClaim(inC), Claims: []Claim{{OwnerEpoch: inA}, liveClaim(inC)}},
+	} {
+		require.True(t, s.Stalls(Decide(s)), "%+v", Decide(s))
+		_, d := s.First(living)
+		assert.Equal(t, Decision{Verb: Assign, Label: "b", Record: recordWith(StateOwned, inB)}, d)
+	}
+	for _, s := range []Situation{
+		{Root: rootWith("", false, nil), Target: living, Claims: []Claim{living}},
+		{Root: rootWith("", false, nil), Target: living, Claims: []Claim{liveClaim(inA), living}},
+		{
+			Root: rootWith("", false, nil), Target: living,
+			Claims: []Claim{{OwnerEpoch: inA, EpochState: EpochEnded}, living},
+		},
+	} {
+		assert.False(t, s.Stalls(Decide(s)), "%+v", Decide(s))
 	}
 }
 
@@ -310,7 +350,7 @@ func TestWhoIsNext(t *testing.T) {
 func TestPlacedIsWithItsOwnerAndNoOther(t *testing.T) {
 	for verb, want := range map[Verb]bool{
 		Keep: true, Assign: true, Withdraw: true, Restore: true,
-		Await: false, Hold: false, Reread: false,
+		Await: false, Hold: false, Reread: false, Suspend: false,
 	} {
 		assert.Equal(t, want, Decision{Verb: verb}.Placed(), verb)
 	}
@@ -326,12 +366,16 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		lives := rapid.SampledFrom([]EpochState{EpochActive, EpochEnded, EpochUnknown, EpochUnproven})
 		target := rapid.SampledFrom([]OwnerEpoch{inA, inB, inC}).Draw(t, "target")
 		s := Situation{
-			Target: Claim{target, EpochActive, rapid.Bool().Draw(t, "current")},
-			Owner:  lives.Draw(t, "owner"),
+			Target: Claim{
+				OwnerEpoch: target, Current: rapid.Bool().Draw(t, "current"), Renewing: rapid.Bool().Draw(t, "renewing"),
+			},
+			Owner: lives.Draw(t, "owner"),
 		}
 		for _, c := range rapid.SliceOfNDistinct(someone, 0, 4, rapid.ID).Draw(t, "claims") {
 			l := lives.Draw(t, "life")
-			s.Claims = append(s.Claims, Claim{c, l, l == EpochActive && rapid.Bool().Draw(t, "current")})
+			s.Claims = append(s.Claims, Claim{
+				OwnerEpoch: c, EpochState: l, Current: l == EpochActive && rapid.Bool().Draw(t, "current"),
+			})
 		}
 		s.Root = rootWith(rapid.SampledFrom([]string{"", "a", "b", "x"}).Draw(t, "label"),
 			rapid.Bool().Draw(t, "drain"), nil)
