@@ -189,8 +189,8 @@ func (e *session) firstOwner(s protocol.Situation, d protocol.Decision, p *plan)
 	return s, d, errOutlived
 }
 
-// unwritten proves that nobody has written an object since it was created: it does not exist at the
-// version before its own. So it never had a record, and no shard may work on it. Without the proof it
+// unwritten proves that an object was not written since it was created: it does not exist at the version
+// before its own. So it never had a record, and no shard may work on it. Without the proof it
 // returns false, such as when the API server has compacted that version.
 func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
 	version, err := strconv.ParseUint(o.Version, 10, 64)

@@ -80,7 +80,7 @@
 //
 // A new object does not wait for a shard that may be dead. If its owner on the ring, or a shard that
 // would be asked, has not renewed its Lease for two thirds of its duration, the sharder looks whether
-// the object existed at the version before its own. If it did not, nobody has written it since it was
+// the object existed at the version before its own. If it did not, it was not written since it was
 // created, so it never had an owner: it goes to its owner among the shards that renew, and to the other
 // one when that renews again. An object that others have written meanwhile, or that was created so long
 // ago that the API server has compacted that version, waits.
@@ -224,7 +224,7 @@
 //   - Work on an object that has moved begins on caches that show what the former shard has written
 //     to the object and its children. Package shard says what that covers.
 //   - Every object is given to a living shard when faults have ended.
-//   - A new object that nobody has written since has a living owner within a second after a sharder
+//   - A new object that others do not write has a living owner within a second after a sharder
 //     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). A shard that is
 //     Away is waited for.
 //   - The sharder holds in memory only the objects that it is busy with: its memory does not depend

@@ -33,7 +33,7 @@ func (w *world) ownersOf(prefix string, n int) map[string]string {
 	return owners
 }
 
-// A new object has a living owner within a second after a sharder leads, whoever may be dead.
+// A new object has a living owner within a second after a sharder leads, whichever others may be dead.
 func TestANewObjectGetsALivingOwnerAtOnce(t *testing.T) {
 	living := []string{"a", "b", "c"}
 	requireLiving := func(t *testing.T, w *world, prefix string, n int) {
@@ -122,7 +122,7 @@ func TestANewObjectGetsALivingOwnerAtOnce(t *testing.T) {
 	})
 }
 
-// withoutX has four shards, of which x is silent but not proved dead, and an object that was x's.
+// withoutX has four shards. x is silent, but not proved dead. It returns an object of x.
 func (w *world) withoutX(c Config) (o *metav1.PartialObjectMetadata) {
 	shards := map[string]*testShard{}
 	for _, name := range []string{"a", "b", "c", "x"} {
