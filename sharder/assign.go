@@ -137,6 +137,12 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 				return false, err
 			}
 		}
+		if d.Verb == protocol.Assign {
+			if err := e.marks[r.Resource].RoomFor(*o, *d.Record); err != nil {
+				e.unowned.see(r, o.UID, err.Error(), time.Now())
+				return false, err
+			}
+		}
 		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
 			floor, known := e.floorOf(s, d)
 			if !known {

@@ -106,6 +106,10 @@
 //
 // # Objects that make no progress
 //
+// An object whose annotations leave no room for its record once a drain has named the next owner in it
+// gets no owner, and its Event says how many bytes it must leave: some 700 of 256 KiB
+// (TestAnObjectThatCouldNotBeDrainedIsNotAssigned).
+//
 // An object that cannot be changed, because a policy denies it or for any other reason, does not
 // affect other objects. It is retried after pauses of up to half a minute, without a list, and the
 // log has the reason, once for each cause. If a patch hangs, for example because a webhook cannot

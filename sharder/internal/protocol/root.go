@@ -36,6 +36,8 @@ type Root struct {
 	unsealed bool
 	// Foreign are the annotations with records of other objects.
 	Foreign []string
+	// annotationBytes is the size of all annotations but the record.
+	annotationBytes int
 }
 
 // ChangedSince reports whether the specification differs from that of another version of the object.
@@ -60,7 +62,7 @@ func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 		v.successor = n.SuccessorOf(o, v.Record)
 	}
 	v.family = len(r.Children) > 0
-	v.Foreign = n.foreign(o)
+	v.Foreign, v.annotationBytes = n.foreign(o), n.annotationBytes(o)
 	v.scattered = v.Recorded && !v.Record.coversChildren(r.Children)
 	var buffer [256]byte
 	v.Hash = xxhash.Sum64(r.Key(buffer[:0], r.Kind, o))

@@ -1,0 +1,47 @@
+package sharder
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+// An object whose annotations leave no room for the record of a drain is not assigned, and it is said why.
+func TestAnObjectThatCouldNotBeDrainedIsNotAssigned(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		unowned := make(chan Unowned, 10)
+		c.Hooks.OnUnowned = func(u Unowned) { unowned <- u }
+		logs := warnings(&c)
+		stop, _ := w.settledWith(10, c, "a")
+		defer stop()
+		for name, left := range map[string]int{"narrow": 500, "wide": 2000} {
+			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+					"x": strings.Repeat("x", validation.TotalAnnotationSizeLimitB-1-left),
+				}},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * time.Minute)
+		owned := map[string]bool{}
+		for _, o := range w.objects() {
+			r, ok := w.keys.RecordOf(&o)
+			owned[o.Name] = ok && r.State == protocol.StateOwned
+		}
+		assert.True(t, owned["wide"])
+		assert.False(t, owned["narrow"])
+		u := <-unowned
+		assert.Equal(t, "narrow", u.Object.Name)
+		assert.Contains(t, u.Why, "annotations: must leave")
+		assert.Equal(t, 1, warned(logs, "narrow"))
+	})
+}
