@@ -306,3 +306,33 @@ func TestTroubleAtTheStartIsOver(t *testing.T) {
 		assert.NoError(t, said[len(said)-1])
 	})
 }
+
+// A sharder may start before the definition of its only resource is there.
+func TestASharderWaitsForTheDefinitionOfItsOnlyResource(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		c.Resources = []api.Resource{{GVR: ringtest.Widgets}}
+		logs := warnings(&c)
+		w.shard("a")
+		kube, objects := w.clients(w.server.Client("sharder"))
+		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
+		mapper.unknown.Store(&ringtest.Widgets)
+		s, err := New(kube, objects, mapper, c)
+		require.NoError(t, err)
+		w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+		time.Sleep(time.Hour)
+		status, ok := s.Status()
+		require.True(t, ok)
+		assert.Equal(t, []schema.GroupVersionResource{ringtest.Widgets}, status.Troubled)
+		assert.NotEmpty(t, logs.FilterMessageSnippet("objects of some resources are not distributed").All())
+		assert.Less(t, logs.Len(), 10, "%v", logs.All())
+
+		mapper.unknown.Store(nil)
+		w.createWidget("default", "x", nil)
+		time.Sleep(2 * time.Minute)
+		list, err := objects.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 1)
+		assert.Equal(t, "a", w.keys.ShardOf(&list.Items[0]))
+	})
+}

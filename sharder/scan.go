@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
@@ -27,6 +28,7 @@ const (
 // ScanInterval. news receives when something that scans depend on may have changed.
 func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{}) {
 	delay := minRescanDelay
+	failures := kube.NewFailures(e.config.Logger, clock.System())
 	busy := true // workers have the objects that the lists of a new plan found
 	for {
 		e.awaitQuiet(ctx, busy, delay, news)
@@ -41,7 +43,9 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 			return
 		}
 		if err != nil {
-			e.config.Logger.Log(warning(ctx, err), "a scan of all objects failed, will be tried again", zap.Error(err))
+			failures.NoteAt(warning(ctx, err), "scan", err, "a scan of all objects failed, will be tried again", "")
+		} else {
+			failures.Over("scan")
 		}
 		if t.placed == t.objects || t.changed == 0 { // otherwise families are being moved
 			gathered := e.gather(ctx, p)

@@ -13,6 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,7 +70,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (_ *session, err error)
 		}
 	}()
 	if e.unknown != nil {
-		if len(e.resources) == 0 || !partly {
+		if !partly || len(e.resources) == 0 && !meta.IsNoMatchError(e.unknown) {
 			return nil, e.unknown
 		}
 		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))

@@ -77,12 +77,13 @@ func (c Config) newTracker() (*shardstate.Tracker, error) {
 // started has ended, except for requests on the wire.
 //
 // Run retries all failures until ctx ends, with one exception. It returns an error if the API
-// server refuses a request that the sharder needs, or does not serve a resource, at the start and
-// for LeaseDuration: roles may be created a little later than the process. The error, and at once
-// the log, say which right is missing. If only some of the resources are affected, the objects of
-// the others are distributed meanwhile, and those of the affected ones as soon as possible: within
-// a minute for a resource that was not served. A later refusal to store the ring's history also
-// ends Run after LeaseDuration.
+// server refuses a request that the sharder needs, at the start and for LeaseDuration: roles may be
+// created a little later than the process. The error, and at once the log, say which right is
+// missing. If only some of the resources are affected, the objects of the others are distributed
+// meanwhile, and those of the affected ones as soon as possible. A resource that the API server does
+// not serve, because its definition is missing, is waited for: its objects are distributed within a
+// minute after it is served. A later refusal to store the ring's history also ends Run after
+// LeaseDuration.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
 		return ErrBusy

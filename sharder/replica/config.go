@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -117,6 +119,9 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 		// The sharder's Lease may be renewed by an interval later. It steps down first: its release, which
 		// cannot succeed then, would take until the shard's deadline.
 		fixed.Election.StepDown = c.StepDown + interval
+	}
+	if c.Identity != "" { // which shard the sharder's process is: an election tells processes apart
+		fixed.Election.Identity = c.Identity + "_" + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")
 	}
 	if c.Ring != "" {
 		fixed.Election.Name = c.Ring + "-sharder"
