@@ -147,14 +147,17 @@ func TestARequestIsRepeatedIfWorkMayNotBeginYet(t *testing.T) {
 		_, err := admin.CoreV1().ConfigMaps("default").Update(ctx, changed, metav1.UpdateOptions{})
 		assert.NoError(t, err)
 		time.Sleep(time.Second)
-		got, err := controllerruntime.WrapTypedReconciler(s,
+		wrapped := controllerruntime.WrapTypedReconciler(s,
 			func(context.Context, string) (*corev1.ConfigMap, error) { return stale, nil },
 			reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) {
 				assert.Fail(t, "called with a copy that is older than the cache")
 				return result, nil
-			})).Reconcile(ctx, "x")
-		assert.NoError(t, err)
-		assert.Equal(t, reconcile.Result{RequeueAfter: time.Second}, got)
+			}))
+		for _, after := range []time.Duration{10, 20, 40, 80, 160, 320, 640, 1000, 1000} { // milliseconds
+			got, err := wrapped.Reconcile(ctx, "x")
+			assert.NoError(t, err)
+			assert.Equal(t, reconcile.Result{RequeueAfter: after * time.Millisecond}, got)
+		}
 	})
 }
 

@@ -12,8 +12,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// retryDelay is the delay before a retry for an object that work may not begin on yet.
-const retryDelay = time.Second
+// The delay before a retry for an object that work may not begin on yet grows between these: most often
+// a cache is some milliseconds behind another one.
+const (
+	minRetryDelay = 10 * time.Millisecond
+	maxRetryDelay = time.Second
+)
 
 // RunController runs a controller. It calls reconcile, through [Shard.Do], with a copy of each
 // object of this shard when the object arrives and whenever it changes, with one call for an object
@@ -61,7 +65,10 @@ func RunController[T Object](
 	if err != nil {
 		return fmt.Errorf("shard: watch the objects: %w", err)
 	}
-	controller := &controller[T]{shard: shard, informer: source, queue: queue, reconcile: reconcile}
+	controller := &controller[T]{
+		shard: shard, informer: source, queue: queue, reconcile: reconcile,
+		waits: workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](minRetryDelay, maxRetryDelay),
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	for range workers {
@@ -84,6 +91,7 @@ type controller[T Object] struct {
 	shard     *Shard
 	informer  cache.SharedIndexInformer
 	queue     workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	waits     workqueue.TypedRateLimiter[cache.ObjectName] // for objects that work may not begin on yet
 	reconcile func(context.Context, T) error
 }
 
@@ -97,6 +105,7 @@ func (c *controller[T]) next(ctx context.Context) bool {
 	item, exists, err := c.informer.GetStore().GetByKey(name.String())
 	if err != nil || !exists || ctx.Err() != nil { // deleted, or another shard's
 		c.queue.Forget(name)
+		c.waits.Forget(name)
 		return true
 	}
 	cached, ok := item.(T)
@@ -108,12 +117,14 @@ func (c *controller[T]) next(ctx context.Context) bool {
 	}
 	obj := cached.DeepCopyObject().(T) //nolint:forcetypeassert // a copy has the type of what it is a copy of
 	err = c.shard.Do(ctx, obj, func(ctx context.Context) error { return c.reconcile(ctx, obj) })
+	if errors.Is(err, ErrNotYet) {
+		c.queue.AddAfter(name, c.waits.When(name))
+		return true
+	}
+	c.waits.Forget(name)
 	switch {
 	case err == nil, errors.Is(err, ErrNotMine):
 		c.queue.Forget(name)
-		return true
-	case errors.Is(err, ErrNotYet):
-		c.queue.AddAfter(name, retryDelay)
 		return true
 	case ctx.Err() == nil:
 		c.shard.config.Logger.Warn("reconciling failed; trying again",
