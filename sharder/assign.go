@@ -41,6 +41,7 @@ func (e *session) work(ctx context.Context, hanging bool) {
 
 // finish ends the work on an object.
 func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
+	var undone *undoneError
 	switch {
 	case ctx.Err() != nil:
 		e.queue.done(i, false)
@@ -52,6 +53,10 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		e.queue.done(i, placed)
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
+	case errors.As(err, &undone):
+		if !e.queue.hold(i, time.Now().Add(undone.wait)) {
+			notify(e.unsettle) // a scan will find it
+		}
 	default:
 		if !errors.Is(err, errReplanned) {
 			e.note(ctx, i, err)
@@ -114,6 +119,11 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case d.Verb == protocol.Hold, d.Verb == protocol.Reread:
 			e.hold(d)
 			return false, nil
+		}
+		if isRepair(*o, d) {
+			if err := e.awaitRepair(r, o.UID); err != nil {
+				return false, err
+			}
 		}
 		if d.Drain && !o.Drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.Label, time.Now(), false) {
@@ -213,6 +223,9 @@ func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, err
 func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
 	_, err := e.send(ctx, o.Ref, d.Verb, d.Label,
 		e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
+	if err == nil && isRepair(o, d) {
+		e.repairs.repaired(o.Ref, o.UID, time.Now())
+	}
 	return err
 }
 

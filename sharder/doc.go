@@ -121,6 +121,11 @@
 // A record with an epoch that its shard never had is invalid: the possible owners of the object are
 // asked, and so is the shard that it names, in case it has begun that epoch meanwhile.
 //
+// An object whose labels or annotations of the ring are removed again and again, as by a reconciler
+// that replaces all labels, gets them back after pauses: three times within a minute at once, then
+// after a second, and up to five minutes. In the pauses it has no shard, or no label of it. The
+// sharder keeps up to 10,000 such objects in mind. [Hooks].OnUndone tells of them.
+//
 // # Copies
 //
 // Controllers copy annotations between objects, and users restore old ones. The Deployment
@@ -210,6 +215,11 @@
 //     TestAllShardsCannotBeDrained).
 //   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
 //     time (TestAnObjectThatNoShardOwnsSaysSo).
+//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp from
+//     their children, costs up to 13 writes of the sharder for each of them in the first 10 minutes,
+//     and then one in 5 minutes. Each pause is reported
+//     (TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely,
+//     TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely).
 //   - A sharder that has lost its election writes nothing harmful: what it had already sent either
 //     comes first, or is refused.
 //
@@ -262,7 +272,8 @@
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
 //	                                         shard sends the object back
-//	edit repaired                            1 patch, 2 if the shard sends the object back
+//	edit repaired                            1 patch, 2 if the shard sends the object back. After three
+//	                                         in a minute for one object the next ones wait, up to 5 min
 //	object that cannot be patched            1 read and 1 patch every 30 s; with a child that
 //	                                         cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,10 +103,18 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 		if _, member := p.members.Member(c.Label); member && !c.Drain { // the shard decides
 			return nil
 		}
+		if c.Label == "" {
+			if err := e.awaitRepair(c.Ref, c.UID); err != nil {
+				return err
+			}
+		}
 		version, err := e.send(ctx, c.Ref, protocol.Follow, shard,
 			e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
+			if c.Label == "" {
+				e.repairs.repaired(c.Ref, c.UID, time.Now())
+			}
 			e.floors.note(holding{shard, r.Resource}, version)
 			return nil
 		case e.absent(c.Ref, err):

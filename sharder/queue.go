@@ -37,6 +37,7 @@ type item struct {
 	failures int
 	wrote    bool   // the object was written since the item was taken
 	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
+	held     bool   // until it is due, nothing is to be done
 	said     string // the failure logged last
 
 	queued bool // in urgent, ready or hanging
@@ -140,7 +141,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 			if i.waits() {
 				q.stuck--
 			}
-			i.queued, i.taken, i.wrote, i.hung = false, true, false, false
+			i.queued, i.taken, i.wrote, i.hung, i.held = false, true, false, false, false
 			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
@@ -172,8 +173,10 @@ const (
 )
 
 // waits reports whether others go on without the item: it has failed more than patience times, or hung,
-// and its turn has not come.
-func (i *item) waits() bool { return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }
+// or is held, and its turn has not come.
+func (i *item) waits() bool {
+	return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)
+}
 
 // waits is waits of an object's item. It returns false if there is none.
 func (q *queue) waits(r protocol.Ref) bool {
@@ -188,9 +191,22 @@ func (q *queue) waits(r protocol.Ref) bool {
 func (q *queue) retry(i *item, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	i.failures++
+	return q.delay(i, now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff)))
+}
+
+// hold is retry at a time, before which nothing is to be done.
+func (q *queue) hold(i *item, due time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i.held = true
+	return q.delay(i, due)
+}
+
+// delay is retry at a time. The caller holds mu.
+func (q *queue) delay(i *item, due time.Time) bool {
 	i.end(false)
 	i.latest = nil
-	i.failures++
 	switch {
 	case i.again: // the offered version may be older than the failure: read it
 		i.again = false
@@ -199,7 +215,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 		q.changed.Broadcast()
 		return false
 	}
-	i.due = now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff))
+	i.due = due
 	heap.Push(&q.delayed, i)
 	if i.waits() {
 		q.stuck++

@@ -37,6 +37,7 @@ type session struct {
 	outsiders atomic.Pointer[outsiders]
 	drains    *drains
 	unowned   unowned
+	repairs   repairs
 	version   string // of the first list of Leases
 	first     bool   // there was no sharder before
 
@@ -100,7 +101,7 @@ func (s *Sharder) newSession() (*session, error) {
 		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
 		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
-		unowned: unowned{objects: map[protocol.Ref]*vacancy{}},
+		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, repairs: repairs{objects: map[protocol.Ref]*repair{}},
 		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}

@@ -45,6 +45,8 @@ func rings() board {
 					shard+"drain_duration_seconds", rarely),
 				increase("Overdue", "Objects that a living shard does not let go of.", of+"overdue_total"),
 				increase("Unowned", "Objects that no living shard has owned for long.", of+"unowned_total"),
+				increase("Labels removed", "Waits before labels are set again that others remove again and again.",
+					of+"undone_total"),
 				increase("Labels by mistake", "Objects that a shard has sent back.",
 					shard+"bounces_total", "result"),
 				increase("Refused work", "The object is another shard's, or not proved to be this one's.",
