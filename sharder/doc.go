@@ -146,8 +146,9 @@
 //
 // Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of
 // their own. As [api.Resource].Children they are always with the shard of their root, the object
-// that their controller owner reference names. They have the label, and no record. [shard.Shard.Do]
-// for a child asks whether work on its root may begin, and counts as work on the root.
+// that their controller owner reference names; without a controller, their only owner of a kind with
+// such Children. They have the label, and no record. [shard.Shard.Do] for a child asks whether work on
+// its root may begin, and counts as work on the root.
 //
 //	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that
 //	                       of its root's shard
@@ -246,7 +247,9 @@
 //   - A root waits for its next shard for as long as one of its children cannot be patched; the
 //     sharder logs that.
 //   - A child with an invalid controller owner reference belongs to no shard, and so does one whose
-//     root is gone: it is left to the garbage collector.
+//     root is gone: it is left to the garbage collector. A child without a controller, and with several
+//     owners that have such Children, belongs to none either; the sharder logs that
+//     (TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner).
 //   - A process that is stopped or starved acts on what it knew until it is scheduled: see
 //     KernelDeadline of package shardlease.
 //   - No shard works on an object that moves between two living shards: usually for milliseconds,

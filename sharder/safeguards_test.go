@@ -54,6 +54,16 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely",
 	},
 	{
+		Name: "an object without a controller is no child", File: "internal/protocol/root_ref.go",
+		Old: "; ok && hasSuch(r.Kind) {", New: "; ok && hasSuch(r.Kind) && false {",
+		Caught: "TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner",
+	},
+	{
+		Name: "an object with several owners is a child of one of them", File: "internal/protocol/resource_graph.go",
+		Old: "	if n != 1 {", New: "	if n == 0 {",
+		Caught: "TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner",
+	},
+	{
 		Name: "pauses between repairs do not grow", File: "undone.go",
 		Old: "r.pause = min(2*r.pause, maxUndonePause)", New: "r.pause = min(r.pause, maxUndonePause)",
 		Caught: "TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely",

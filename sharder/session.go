@@ -50,9 +50,10 @@ type session struct {
 	progress chan struct{} // fewer objects wait or are drained than before
 	settled  atomic.Bool
 
-	throttle throttle
-	notes    notes
-	troubles resourceTroubles
+	throttle   throttle
+	notes      notes
+	troubles   resourceTroubles
+	ownersSaid sync.Map // keys: ownersSaid that were logged
 }
 
 // open reads what a session needs to begin. With partly it may leave out resources.

@@ -87,7 +87,7 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 		if child == nil || !newer(child, q.own) {
 			child = q.own
 		}
-		seen.stale = seen.stale || !sameController(child, q.own)
+		seen.stale = seen.stale || !s.sameRoot(q.child.Resource, child, q.own)
 		label := s.keys.ShardOf(child)
 		seen.elsewhere = label != "" && label != s.lease.Identity() || s.keys.Draining(child)
 		newest = s.newest(term, q.at)
@@ -172,11 +172,11 @@ func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor 
 	return true
 }
 
-// sameController reports whether two copies of a child name the same root.
-func sameController(a, b metav1.Object) bool {
-	ofA, _ := protocol.ControllerRefOf(a)
-	ofB, _ := protocol.ControllerRefOf(b)
-	return ofA.UID == ofB.UID
+// sameRoot reports whether two copies of a child of this resource name the same root.
+func (s *Shard) sameRoot(resource schema.GroupVersionResource, a, b metav1.Object) bool {
+	_, ofA, errA := s.rootOf(resource, a)
+	_, ofB, errB := s.rootOf(resource, b)
+	return errA == nil && errB == nil && ofA.UID == ofB.UID
 }
 
 // newer reports whether a is known to be newer than b.

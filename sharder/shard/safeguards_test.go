@@ -82,6 +82,16 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile",
 	},
 	{
+		Name: "a transform may drop the owner of a child without a controller", File: "transform.go",
+		Old: "owners := slices.Clone(before.GetOwnerReferences())", New: "var owners []metav1.OwnerReference",
+		Caught: "TestATransformKeepsTheOnlyOwner",
+	},
+	{
+		Name: "a child of several owners is stamped", File: "stamp.go",
+		Old: "	case 1:\n	default:", New: "	case 1, 2:\n	default:",
+		Caught: "TestAChildOfItsOnlyOwnerIsStamped",
+	},
+	{
 		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
 		Old:    "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {",
 		New:    "	if _ = value; !drained {",

@@ -137,6 +137,8 @@ type Shard struct {
 	// cacheless are the resources whose missing cache was logged.
 	cacheless sync.Map
 	asked     map[schema.GroupVersionResource]*asked // of resources of roots
+	// uncontrolled are the resources of children without a controller that were logged.
+	uncontrolled sync.Map
 }
 
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
