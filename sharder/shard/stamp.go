@@ -50,7 +50,8 @@ func (s *Shard) parent(kind schema.GroupKind, child schema.GroupVersionResource)
 // it names the root that the child follows. Without a controller, the child follows its only owner
 // that has such Children. Stamp returns an error if there are several, if the owner's kind is not in
 // [Config].Resources, or if its Children do not include the child's resource. Call Stamp after all else
-// that sets labels of the child.
+// that sets labels of the child, and for each server-side apply: one that lacks the stamp removes it, if
+// the same field manager has applied it before.
 func (s *Shard) Stamp(child Object) error {
 	k, err := s.roleOf(child)
 	if err != nil {

@@ -132,7 +132,7 @@ func (o *team) create(n int) {
 			ObjectMeta: metav1.ObjectMeta{
 				GenerateName: "w-", Namespace: o.namespace, Labels: map[string]string{"team": "a"},
 			},
-			Spec:       v1.WidgetSpec{Colour: "grey"},
+			Spec: v1.WidgetSpec{Colour: "grey"},
 		}))
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/bellwether-k8s/bellwether/controllerruntime"
 	v1 "github.com/bellwether-k8s/bellwether/examples/controllerruntime/operator/v1"
@@ -27,7 +29,7 @@ import (
 type workshop struct {
 	t       *testing.T
 	ring    *shardertest.Ring
-	objects client.Client
+	objects client.WithWatch
 	painter *painter
 	tested  interface {
 		Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error)
@@ -135,5 +137,31 @@ func TestAHandoverReplacesNoPods(t *testing.T) {
 		widget.Labels["team"] = "b"
 		require.NoError(t, w.objects.Update(ctx, widget))
 		assert.Equal(t, 1, replaced())
+	})
+}
+
+// A Deployment that exists, and that the cache does not show yet, is not made a second time under another
+// name: its name follows from that of the Widget. The request is repeated.
+func TestADeploymentThatTheCacheDoesNotShowIsNotMadeTwice(t *testing.T) {
+	inWorkshop(t, func(ctx context.Context, w *workshop) {
+		widget := w.create(ctx, "w")
+		w.ring.Assign(widget)
+		w.reconcile(ctx, widget)
+		w.painter.client = interceptor.NewClient(w.objects, interceptor.Funcs{Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
+		) error {
+			if _, ok := o.(*appsv1.Deployment); ok {
+				return apierrors.NewNotFound(appsv1.Resource("deployments"), key.Name)
+			}
+			return c.Get(ctx, key, o, options...)
+		}})
+		_, err := w.tested.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(widget)})
+		assert.True(t, apierrors.IsAlreadyExists(err), "%v", err)
+		var all appsv1.DeploymentList
+		require.NoError(t, w.objects.List(ctx, &all))
+		assert.Len(t, all.Items, 1)
+
+		w.painter.client = w.objects
+		w.reconcile(ctx, widget)
 	})
 }
