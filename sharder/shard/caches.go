@@ -38,6 +38,13 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
+// has reports whether an informer of a resource runs.
+func (c *caches) has(resource schema.GroupVersionResource) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.running[resource]) > 0
+}
+
 // begun returns the caches that cover a resource in a namespace and count in this term. Other caches
 // may be older than the term.
 func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {

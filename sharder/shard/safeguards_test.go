@@ -92,6 +92,16 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAChildOfItsOnlyOwnerIsStamped",
 	},
 	{
+		Name: "a resource without an informer is not said", File: "idle.go",
+		Old: "late := i.term != nil && now", New: "late := i.term == nil && now",
+		Caught: "TestAResourceWithoutAnInformerIsSaid",
+	},
+	{
+		Name: "a check passes although no reconciler asks", File: "idle.go",
+		Old: "		case s.asked[r.GVR].missing():", New: "		case false:",
+		Caught: "TestAReconcilerThatDoesNotAskFailsTheCheck",
+	},
+	{
 		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
 		Old:    "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {",
 		New:    "	if _ = value; !drained {",

@@ -139,6 +139,9 @@ type Shard struct {
 	asked     map[schema.GroupVersionResource]*asked // of resources of roots
 	// uncontrolled are the resources of children without a controller that were logged.
 	uncontrolled sync.Map
+
+	idleMu    sync.Mutex
+	idleSince map[schema.GroupVersionResource]idleness // guarded by idleMu
 }
 
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
@@ -163,7 +166,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	s := &Shard{
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
 		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
-		asked: map[schema.GroupVersionResource]*asked{},
+		asked: map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
 	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err

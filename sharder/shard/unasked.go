@@ -27,6 +27,9 @@ func (a *asked) note() {
 	}
 }
 
+// missing reports whether that was warned of, and has not changed since.
+func (a *asked) missing() bool { return a.warned.Load() && !a.yes.Load() }
+
 // warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
 // calls Do for any. A reconciler that is not wrapped works as always, but other shards may work on
 // the same objects.
@@ -42,9 +45,7 @@ func (i *informer) warnIfUnasked(ctx context.Context) {
 			continue
 		}
 		if !asked.warned.Swap(true) {
-			i.shard.config.Logger.Warn("no reconciler of this resource asks the shard before it works: wrap it by "+
-				"WrapReconciler of module controllerruntime, or call Shard.Do or RunController",
-				zap.String("resource", i.resource.GroupResource().String()))
+			i.shard.config.Logger.Warn(notAsked, zap.String("resource", i.resource.GroupResource().String()))
 		}
 		return
 	}
