@@ -43,12 +43,16 @@ type repair struct {
 	said  bool          // that it waits for this pause
 }
 
-// over reports whether the marks have lasted for so long that what was before does not count.
+// over reports whether the marks have lasted for so long that what was before does not count. While the
+// object waits for them, how long they had lasted is known already.
 func (r *repair) over(now time.Time) bool {
-	if r.pause == 0 {
+	switch {
+	case r.pause == 0:
 		return now.Sub(r.first) > undoneWithin
+	case r.said:
+		return now.Sub(r.last) > r.pause+undoneWithin // the object is gone
 	}
-	return now.Sub(r.last) > r.pause+undoneWithin
+	return now.Sub(r.last) > undoneWithin/maxUndone
 }
 
 // repaired records that an object has got its marks.
