@@ -206,6 +206,14 @@ func TestEditsNowAndThenAreRepairedAtOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			w.requirePlaced(10, "a", "b")
 		}
+		for range 10 {
+			time.Sleep(5 * time.Minute)
+			for range 2 {
+				o := w.objects()[0]
+				w.strips(&o)
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
 		assert.Empty(t, u.all)
 	})
 }

@@ -97,6 +97,16 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAResourceWithoutAnInformerIsSaid",
 	},
 	{
+		Name: "writes outside of work are not said", File: "../../internal/leasehold/guard.go",
+		Old: "f.scope == nil && at.name != \"\" {", New: "f.scope == nil && at.name == \"-\" {",
+		Caught: "TestAWriteOutsideOfWorkIsWarnedOf",
+	},
+	{
+		Name: "writes in work are said", File: "../../internal/leasehold/guard.go",
+		Old: "outside != nil && f.scope == nil &&", New: "outside != nil &&",
+		Caught: "TestAWriteOutsideOfWorkIsWarnedOf",
+	},
+	{
 		Name: "a check passes although no reconciler asks", File: "idle.go",
 		Old: "		case s.asked[r.GVR].missing():", New: "		case false:",
 		Caught: "TestAReconcilerThatDoesNotAskFailsTheCheck",

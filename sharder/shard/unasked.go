@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -62,4 +63,16 @@ func (i *informer) showsAssigned() bool {
 		o, ok := item.(metav1.Object)
 		return ok && self.AssignmentOf(o) == protocol.AssignedHere
 	})
+}
+
+// warnOfWrites warns, once for a resource of the ring or of children, of a write that is in no work. Another
+// controller of the resource may ask the shard, so warnIfUnasked does not see the one that does not.
+func (s *Shard) warnOfWrites(resource schema.GroupResource) {
+	if !s.writable[resource] {
+		return
+	}
+	if _, said := s.written.LoadOrStore(resource, true); !said {
+		s.config.Logger.Warn("an object of the ring was written outside of Shard.Do: one of the reconcilers is not wrapped, "+
+			"or does not pass its context to the write", zap.Stringer("resource", resource))
+	}
 }
