@@ -31,7 +31,6 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/transport"
 
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
@@ -175,8 +174,15 @@ func (r *Replica) keepChecking(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	beside.Go(func() {
-		for clock.Sleep(ctx, checkInterval) {
-			_ = r.Shard.Check(nil) // it has logged that
+		ticker := time.NewTicker(checkInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_ = r.Shard.Check(nil) // it has logged that
+			}
 		}
 	})
 	return func() {

@@ -72,7 +72,7 @@ func (s *Shard) warnOfWrites(resource schema.GroupResource) {
 		return
 	}
 	if _, said := s.written.LoadOrStore(resource, true); !said {
-		s.config.Logger.Warn("an object of the ring was written outside of Shard.Do: one of the reconcilers is not wrapped, "+
-			"or does not pass its context to the write", zap.Stringer("resource", resource))
+		s.config.Logger.Warn("an object of the ring was written outside of Shard.Do: one of the reconcilers is not "+
+			"wrapped, or does not pass its context to the write", zap.Stringer("resource", resource))
 	}
 }
