@@ -18,6 +18,7 @@ import (
 var documented = map[string][]string{
 	"operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
+		"sharder/internal/protocol",
 		"endpoints", "supervisor", "internal/leasehold", "internal/kube",
 	},
 	"fencing.md": {

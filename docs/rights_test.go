@@ -36,9 +36,11 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 	} {
 		assert.Equal(t, grants(t, manifests...), granted[of], of)
 	}
-	// The operator distributes Widgets instead, and its work is to write their status.
+	// The operator distributes Widgets instead, and its work is to write their status and Deployments.
 	operator := grants(t, "controllerruntime/operator/rbac.yaml")
 	assert.Equal(t, []string{"update"}, operator["widgets/status"])
+	assert.Equal(t, sorted(append(operator["widgets"], "create", "update")), operator["deployments"])
+	delete(operator, "deployments")
 	operator["configmaps"] = sorted(append(operator["configmaps"], operator["widgets"]...))
 	delete(operator, "widgets")
 	delete(operator, "widgets/status")

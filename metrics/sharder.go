@@ -48,12 +48,12 @@ func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 
 // distribution is what a sharder reports.
 type distribution struct {
-	members, objects, placed, unsettled                 prometheus.Gauge
-	shards, troubled                                    *prometheus.GaugeVec
-	settle, scans, throttled                            prometheus.Histogram
-	patches                                             *prometheus.CounterVec
-	took                                                *prometheus.HistogramVec
-	unplaced, overdue, unowned, heldBack, taken, collected, storm prometheus.Counter
+	members, objects, placed, unsettled                                   prometheus.Gauge
+	shards, troubled                                                      *prometheus.GaugeVec
+	settle, scans, throttled                                              prometheus.Histogram
+	patches                                                               *prometheus.CounterVec
+	took                                                                  *prometheus.HistogramVec
+	unplaced, overdue, unowned, undone, heldBack, taken, collected, storm prometheus.Counter
 
 	mu      sync.Mutex
 	changed time.Time // when the membership last changed; zero if the ring is settled
@@ -82,10 +82,12 @@ func newDistribution(registry prometheus.Registerer) (*distribution, error) {
 		took: f.histograms("patch_duration_seconds", "How long these took.", ofRequests, "verb"),
 		unplaced: f.counter("unplaced_object_seconds_total",
 			"Time that objects were not with their owner, added up, as seen by scans."),
-		overdue:   f.counter("overdue_total", "Objects that a living shard does not let go of."),
-		unowned:   f.counter("unowned_total", "Objects that no living shard has owned for long."),
+		overdue: f.counter("overdue_total", "Objects that a living shard does not let go of."),
+		unowned: f.counter("unowned_total", "Objects that no living shard has owned for long."),
 		heldBack: f.counter("held_back_total",
 			"Times that an object was held back, because shards that had it have crashed one after another."),
+		undone: f.counter("undone_total", "How often the sharder has waited before it set the labels of an object "+
+			"again, because others remove them."),
 		taken:     f.counter("taken_total", "Shards that have proved dead."),
 		collected: f.counter("collected_total", "Leases of dead shards that were deleted."),
 		storm:     f.counter("storms_total", "How often at least half of the shards have expired together."),
@@ -124,6 +126,7 @@ func (d *distribution) hooks() sharder.Hooks {
 		OnOverdue:   func(sharder.Overdue) { d.overdue.Inc() },
 		OnUnowned:   func(sharder.Unowned) { d.unowned.Inc() },
 		OnHeldBack:  func(sharder.HeldBack) { d.heldBack.Inc() },
+		OnUndone:    func(sharder.Undone) { d.undone.Inc() },
 		OnTaken:     func(string) { d.taken.Inc() },
 		OnCollected: func(string) { d.collected.Inc() },
 		OnStorm:     func([]string) { d.storm.Inc() },

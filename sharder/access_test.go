@@ -170,23 +170,15 @@ func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
 	}
 }
 
-func TestResourcesThatAreNotInstalledAreErrorsAtStart(t *testing.T) {
+func TestAResourceThatOnlyTheMapperKnowsIsAnErrorAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube, meta := fakes(t)
 		c := testConfig()
-		c.Resources = []api.Resource{{GVR: schema.GroupVersionResource{
-			Group: "example.com", Version: "v1",
-			Resource: "gadgets",
-		}}}
-		s, err := New(kube, meta, ringtest.TestMapper(), c)
-		require.NoError(t, err)
-		assert.ErrorContains(t, s.Run(t.Context()), "is its CustomResourceDefinition installed?")
-
-		c.Resources[0].GVR = ringtest.Widgets // the mapper knows it, but the server does not
+		c.Resources = []api.Resource{{GVR: ringtest.Widgets}}
 		meta.PrependReactor("list", "widgets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(ringtest.Widgets.GroupResource(), "")
 		})
-		s, err = New(kube, meta, ringtest.TestMapper(), c)
+		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()),
 			"the API server does not have example.com/v1, Resource=widgets: is its CustomResourceDefinition installed?")

@@ -44,6 +44,7 @@ func (e *session) work(ctx context.Context, hanging bool) {
 // finish ends the work on an object.
 func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 	var held heldBackError
+	var undone *undoneError
 	switch {
 	case ctx.Err() != nil:
 		e.queue.done(i, false)
@@ -54,9 +55,15 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		}
 		e.queue.done(i, placed)
 	case errors.As(err, &held):
-		e.queue.holdBack(i, held.suspect)
+		if !e.queue.hold(i, held.until, &held.Root) {
+			notify(e.unsettle) // a scan will find it
+		}
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
+	case errors.As(err, &undone):
+		if !e.queue.hold(i, time.Now().Add(undone.wait), nil) {
+			notify(e.unsettle) // a scan will find it
+		}
 	default:
 		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
 			e.note(ctx, i, err)
@@ -124,6 +131,11 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case d.Verb == protocol.Hold, d.Verb == protocol.Reread:
 			e.hold(d)
 			return false, nil
+		}
+		if isRepair(*o, d) {
+			if err := e.awaitRepair(r, o.UID); err != nil {
+				return false, err
+			}
 		}
 		if d.Drain && !o.Drain && !reserved {
 			if !e.drains.reserve(ctx, r, d.Label, time.Now(), false) {
@@ -273,6 +285,9 @@ func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, err
 func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
 	_, err := e.send(ctx, o.Ref, d.Verb, d.Label,
 		e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
+	if err == nil && isRepair(o, d) {
+		e.repairs.repaired(o.Ref, o.UID, time.Now())
+	}
 	return err
 }
 

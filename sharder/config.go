@@ -81,8 +81,9 @@ type Config struct {
 	// Hooks are called when something happens.
 	Hooks Hooks
 
-	// Events records the warning Unowned on objects without a living owner, up to 100 at a time. It
-	// needs the verbs create and patch on events of events.k8s.io, where the objects are. Nil: no
+	// Events records the warning Unowned on objects without a living owner, up to 100 at a time, and
+	// LabelsRemoved on those that others remove the ring's labels from again and again, up to 5 in 10 s.
+	// It needs the verbs create and patch on events of events.k8s.io, where the objects are. Nil: no
 	// Events.
 	Events events.EventRecorder
 
@@ -190,6 +191,10 @@ type Hooks struct {
 	// OnHeldBack is called for an object that gets no owner for a while, because at least two shards have
 	// crashed one after another while they had it.
 	OnHeldBack func(HeldBack)
+	// OnUndone is called when the sharder waits before it sets the labels or annotations of the ring on
+	// an object again: others have removed them three times within a minute. The pauses double, from a
+	// second to five minutes.
+	OnUndone func(Undone)
 	// OnTaken is called with a shard that has proved dead: its Lease was taken.
 	OnTaken func(shard string)
 	// OnCollected is called with a dead shard whose Lease was deleted.
@@ -254,6 +259,15 @@ type HeldBack struct {
 	Crashes int       // of its owners, one after another
 	Shard   string    // the last of them
 	Until   time.Time // by the clock of this process; sooner, if the object is changed
+}
+
+// Undone is an object that the ring's labels or annotations are removed from again and again.
+type Undone struct {
+	Object api.ObjectRef
+	// Times is how often this sharder has set them, the first assignment included.
+	Times int
+	// Pause is how long they last, or are missing, before the sharder sets them again.
+	Pause time.Duration
 }
 
 // Overdue is an object that its shard should have let go of.

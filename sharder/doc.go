@@ -147,6 +147,10 @@
 // all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
 // objects that have moved with the one to blame are then held back, too, once or twice. Up to 100
 // objects are held back at a time: if there are more, other reasons are likelier.
+// An object whose labels or annotations of the ring are removed again and again, as by a reconciler
+// that replaces all labels, gets them back after pauses: three times within a minute at once, then
+// after a second, and up to five minutes. In the pauses it has no shard, or no label of it. The
+// sharder keeps up to 10,000 such objects in mind. [Hooks].OnUndone tells of them.
 //
 // # Copies
 //
@@ -168,8 +172,9 @@
 //
 // Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of
 // their own. As [api.Resource].Children they are always with the shard of their root, the object
-// that their controller owner reference names. They have the label, and no record. [shard.Shard.Do]
-// for a child asks whether work on its root may begin, and counts as work on the root.
+// that their controller owner reference names; without a controller, their only owner of a kind with
+// such Children. They have the label, and no record. [shard.Shard.Do] for a child asks whether work on
+// its root may begin, and counts as work on the root.
 //
 //	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that
 //	                       of its root's shard
@@ -242,6 +247,11 @@
 //     (TestAnObjectThatCrashesItsShardsIsHeldBack): see below.
 //   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
 //     time (TestAnObjectThatNoShardOwnsSaysSo).
+//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp from
+//     their children, costs up to 13 writes of the sharder for each of them in the first 10 minutes,
+//     and then one in 5 minutes. Each pause is reported
+//     (TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely,
+//     TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely).
 //   - A sharder that has lost its election writes nothing harmful: what it had already sent either
 //     comes first, or is refused.
 //
@@ -268,7 +278,9 @@
 //   - A root waits for its next shard for as long as one of its children cannot be patched; the
 //     sharder logs that.
 //   - A child with an invalid controller owner reference belongs to no shard, and so does one whose
-//     root is gone: it is left to the garbage collector.
+//     root is gone: it is left to the garbage collector. A child without a controller, and with several
+//     owners that have such Children, belongs to none either; the sharder logs that
+//     (TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner).
 //   - A process that is stopped or starved acts on what it knew until it is scheduled: see
 //     KernelDeadline of package shardlease.
 //   - No shard works on an object that moves between two living shards: usually for milliseconds,
@@ -296,7 +308,8 @@
 //	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
 //	                                         shard sends the object back
-//	edit repaired                            1 patch, 2 if the shard sends the object back
+//	edit repaired                            1 patch, 2 if the shard sends the object back. After three
+//	                                         in a minute for one object the next ones wait, up to 5 min
 //	object that cannot be patched            1 read and 1 patch every 30 s; with a child that
 //	                                         cannot, 1 list of children besides
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have

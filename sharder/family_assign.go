@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,10 +28,34 @@ func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protoco
 
 // adoptChild queues a child for a worker. It returns false if ctx has ended.
 func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialObjectMetadata) bool {
+	e.warnOfOwners(index, o)
 	if c, ok := e.childOf(index, o); ok {
 		return e.queue.offer(ctx, c, nil, false)
 	}
 	return ctx.Err() == nil
+}
+
+// ownersSaid is a warning of [session.warnOfOwners].
+type ownersSaid struct {
+	resource int
+	several  bool
+}
+
+// warnOfOwners warns, once for a resource, of objects that have owners in the ring, and no controller.
+func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
+	root, n := e.graph.RootRefOf(index, o)
+	if n == 0 || root.Controls() {
+		return
+	}
+	message := protocol.Uncontrolled
+	if n > 1 {
+		message = "objects have several owners in the ring, and no owner reference with controller: true: they are " +
+			"children of no root, and no shard sees them"
+	}
+	if _, said := e.ownersSaid.LoadOrStore(ownersSaid{index, n > 1}, true); !said {
+		e.log(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}).Warn(message,
+			zap.String("owner", root.Kind.String()+" "+root.Name))
+	}
 }
 
 // gather queues the children that are with no member although their roots are: they were created
@@ -102,10 +129,18 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 		if _, member := p.members.Member(c.Label); member && !c.Drain { // the shard decides
 			return nil
 		}
+		if c.Label == "" {
+			if err := e.awaitRepair(c.Ref, c.UID); err != nil {
+				return err
+			}
+		}
 		version, err := e.send(ctx, c.Ref, protocol.Follow, shard,
 			e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
+			if c.Label == "" {
+				e.repairs.repaired(c.Ref, c.UID, time.Now())
+			}
 			e.floors.note(holding{shard, r.Resource}, version)
 			return nil
 		case e.absent(c.Ref, err):

@@ -63,7 +63,7 @@ func (w *world) children() map[types.UID][]metav1.PartialObjectMetadata {
 	require.NoError(w.t, err)
 	all := map[types.UID][]metav1.PartialObjectMetadata{}
 	for _, o := range list.Items {
-		if p, ok := protocol.ControllerRefOf(&o); ok {
+		for _, p := range o.OwnerReferences {
 			all[p.UID] = append(all[p.UID], o)
 		}
 	}

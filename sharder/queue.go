@@ -35,10 +35,12 @@ type item struct {
 	scan     *scanResult // waits for the outcome; may be nil
 	slot     bool        // has a drain slot
 	failures int
-	wrote    bool     // the object was written since the item was taken
-	hung     bool     // the last attempt failed, and held up a worker for protocol.HangsAfter
-	held     *suspect // it is held back; nil: it is not
-	said     string   // the failure logged last
+	wrote    bool   // the object was written since the item was taken
+	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
+	held     bool   // until it is due, nothing is to be done
+	said     string // the failure logged last
+	// unless, if it is held, is the version of a root: it is due at once if its specification changes.
+	unless *protocol.Root
 
 	queued bool // in urgent, ready or hanging
 	taken  bool // with a worker
@@ -84,7 +86,7 @@ func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot boo
 			q.items[o.At()] = i
 		}
 		i.slot = i.slot || slot
-		if i.waits() && !i.pardonedBy(o) {
+		if i.waits() && !i.changedIn(o) {
 			return true
 		}
 		i.latest = o
@@ -141,7 +143,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 			if i.waits() {
 				q.stuck--
 			}
-			i.queued, i.taken, i.wrote, i.hung, i.held = false, true, false, false, nil
+			i.queued, i.taken, i.wrote, i.hung, i.held, i.unless = false, true, false, false, false, nil
 			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
@@ -173,13 +175,15 @@ const (
 )
 
 // waits reports whether others go on without the item: it has failed more than patience times, or hung,
-// and its turn has not come.
-func (i *item) waits() bool { return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }
+// or is held, and its turn has not come.
+func (i *item) waits() bool {
+	return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)
+}
 
-// pardonedBy reports whether the item is held back, and a version has another specification.
-func (i *item) pardonedBy(o subject) bool {
+// changedIn reports whether the item is held unless its specification changes, as in this version.
+func (i *item) changedIn(o subject) bool {
 	r, ok := o.(protocol.Root)
-	return ok && i.held != nil && r.ChangedSince(i.held.Root)
+	return ok && i.unless != nil && r.ChangedSince(*i.unless)
 }
 
 // waits is waits of an object's item. It returns false if there is none.
@@ -195,9 +199,23 @@ func (q *queue) waits(r protocol.Ref) bool {
 func (q *queue) retry(i *item, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	i.failures++
+	return q.delay(i, now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff)))
+}
+
+// hold is retry at a time, before which nothing is to be done, unless the specification of a root is no
+// longer that of a version; nil: in any case.
+func (q *queue) hold(i *item, due time.Time, unless *protocol.Root) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i.held, i.unless = true, unless
+	return q.delay(i, due)
+}
+
+// delay is retry at a time. The caller holds mu.
+func (q *queue) delay(i *item, due time.Time) bool {
 	i.end(false)
 	i.latest = nil
-	i.failures++
 	switch {
 	case i.again: // the offered version may be older than the failure: read it
 		i.again = false
@@ -206,26 +224,13 @@ func (q *queue) retry(i *item, now time.Time) bool {
 		q.changed.Broadcast()
 		return false
 	}
-	i.due = now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff))
+	i.due = due
 	heap.Push(&q.delayed, i)
 	if i.waits() {
 		q.stuck++
 	}
 	notify(q.later)
 	return true
-}
-
-// holdBack has an item read and worked on again when its time has come, or when its object is changed.
-// Others go on without it.
-func (q *queue) holdBack(i *item, s suspect) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	i.end(false)
-	i.held, i.due, i.failures = &s, s.until, max(i.failures, patience+1)
-	i.latest, i.again = nil, false
-	heap.Push(&q.delayed, i)
-	q.stuck++
-	notify(q.later)
 }
 
 // end releases the item, and gives the outcome to the scan that waits for it.

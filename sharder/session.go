@@ -40,6 +40,7 @@ type session struct {
 	drains    *drains
 	unowned   unowned
 	suspects  suspects
+	repairs   repairs
 	version   string // of the first list of Leases
 	first     bool   // there was no sharder before
 
@@ -53,9 +54,10 @@ type session struct {
 	settled  atomic.Bool
 	outlived atomic.Bool // a new object waits for a plan without a member that does not renew its Lease
 
-	throttle throttle
-	notes    notes
-	troubles resourceTroubles
+	throttle   throttle
+	notes      notes
+	troubles   resourceTroubles
+	ownersSaid sync.Map // keys: ownersSaid that were logged
 }
 
 // open reads what a session needs to begin. With partly it may leave out resources.
@@ -104,8 +106,9 @@ func (s *Sharder) newSession() (*session, error) {
 		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
 		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
-		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, suspects: suspects{held: map[types.UID]suspect{}},
-		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, repairs: repairs{objects: map[protocol.Ref]*repair{}},
+		suspects: suspects{held: map[types.UID]suspect{}},
+		changed:  make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
 	e.troubles = resourceTroubles{hook: c.Hooks.OnResource, open: map[resourceTrouble]error{}}

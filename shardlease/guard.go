@@ -1,6 +1,10 @@
 package shardlease
 
-import "net/http"
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // GuardConfig configures the transports of [Lease.WrapTransport].
 type GuardConfig struct {
@@ -26,6 +30,14 @@ func (l *Lease) WrapTransport(base http.RoundTripper) http.RoundTripper { return
 // its work.
 func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
 	return l.guard.WrapOwn(base)
+}
+
+// OnOutside has a function called with the resource of each write of a guarded client that names an object
+// and whose context is that of no [Term.Scope]: work on an object of a ring is in the scope that Do of
+// package shard begins. The function is called from any goroutine, and must return quickly. A second call
+// replaces it.
+func (l *Lease) OnOutside(f func(resource schema.GroupResource)) {
+	l.guard.OnOutside(func(group, resource string) { f(schema.GroupResource{Group: group, Resource: resource}) })
 }
 
 // Guarded reports whether WrapTransport was called, so that work can be guarded.

@@ -47,6 +47,8 @@ func rings() board {
 				increase("Unowned", "Objects that no living shard has owned for long.", of+"unowned_total"),
 				increase("Held back", "Objects that had shards that have crashed one after another.",
 					of+"held_back_total"),
+				increase("Labels removed", "Waits before labels are set again that others remove again and again.",
+					of+"undone_total"),
 				increase("Labels by mistake", "Objects that a shard has sent back.",
 					shard+"bounces_total", "result"),
 				increase("Refused work", "The object is another shard's, or not proved to be this one's.",

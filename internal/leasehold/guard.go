@@ -35,6 +35,9 @@ type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
 	wraps  atomic.Bool
+	// outside is called with the group and the resource of each write to a named object that belongs to
+	// no scope. Nil: nothing is.
+	outside atomic.Pointer[func(group, resource string)]
 
 	notHeld, earlier, ended, cut error
 }
@@ -71,6 +74,10 @@ func (g *Guard) WrapOwn(base http.RoundTripper) http.RoundTripper { return &tran
 
 // Installed reports whether Wrap was called.
 func (g *Guard) Installed() bool { return g.wraps.Load() }
+
+// OnOutside has a function called with the group and the resource of each permitted write to a named
+// object whose context is that of no [Scope].
+func (g *Guard) OnOutside(f func(group, resource string)) { g.outside.Store(&f) }
 
 type transport struct {
 	guard *Guard
@@ -117,6 +124,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return refuse(r, g.ended)
 		}
 		return refuse(r, g.notHeld)
+	}
+	if outside := g.outside.Load(); outside != nil && f.scope == nil && at.name != "" {
+		(*outside)(at.group, at.resource)
 	}
 	resp, err := f.send(caller, t.base, r)
 	switch {

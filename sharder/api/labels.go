@@ -1,6 +1,11 @@
 package api
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // Domains of the labels and annotations that a ring writes on objects. The name of the ring
 // follows, so that one object can be in several rings.
@@ -33,4 +38,23 @@ func OwnerAnnotation(ring string) string { return ownerDomain + ring }
 // RecordAnnotation is the annotation with the owner record of an object of this resource.
 func RecordAnnotation(ring string, resource schema.GroupResource) string {
 	return recordPrefix + resource.String() + recordSuffix + ring
+}
+
+// WithoutMarks returns a copy of labels or annotations without those that rings write, whatever the
+// ring and the resource. nil stays nil. Copy the labels of an object of a ring with it: the ring's own
+// change with each handover, so all Pods of a template that has them are replaced.
+func WithoutMarks(from map[string]string) map[string]string {
+	kept := maps.Clone(from)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return isMark(key) })
+	return kept
+}
+
+// isMark reports whether rings write a label or annotation with this key.
+func isMark(key string) bool {
+	domain, _, named := strings.Cut(key, "/")
+	switch domain += "/"; domain {
+	case shardDomain, drainDomain, sealDomain, ownerDomain:
+		return named
+	}
+	return named && strings.HasPrefix(domain, recordPrefix) && strings.HasSuffix(domain, recordSuffix)
 }

@@ -21,8 +21,9 @@ type Resource struct {
 	// Key determines an object's place on the ring. Nil: [ObjectKey].
 	Key KeyFunc
 	// Children are resources whose objects follow their controller, for example the Pods of
-	// ReplicaSets. A child names its root in its controller owner reference, carries the label of
-	// the root's shard, and is always with that shard. Several resources of the ring may have the
+	// ReplicaSets. A child names its root in its controller owner reference, or has no controller and
+	// only one owner that may be its root. It carries the label of the root's shard, and is always
+	// with that shard. Several resources of the ring may have the
 	// same Children, but a resource of the ring cannot be one. If Namespaces is set, children are
 	// looked for there. When you add one to a ring in use, shards with a cache of that resource do
 	// not work on a root until a sharder that knows the resource has labelled the root's children.

@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
@@ -156,7 +158,37 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 // again whenever this process is elected, so it needs a new manager each time. See
 // [sharder.Replica] for what Run returns.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
-	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, work)
+	checked := func(ctx context.Context) error {
+		defer r.keepChecking(ctx)()
+		return work(ctx)
+	}
+	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, checked)
+}
+
+// checkInterval is how often Run has the shard look for what nothing works on. A readiness probe does so,
+// too; a program may have none.
+const checkInterval = 10 * time.Second
+
+// keepChecking calls the check of the shard, which logs what it finds, until end is called.
+func (r *Replica) keepChecking(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		ticker := time.NewTicker(checkInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				_ = r.Shard.Check(nil) // it has logged that
+			}
+		}
+	})
+	return func() {
+		cancel()
+		beside.Wait()
+	}
 }
 
 // Alive is a health check for a liveness probe, with the signature of controller-runtime's
@@ -166,9 +198,9 @@ func (r *Replica) Alive(request *http.Request) error {
 	return errors.Join(r.Lease.Check(request), r.Elector.Check(request))
 }
 
-// Ready is a health check for a readiness probe: an error unless this process is alive and holds
-// its lease.
+// Ready is a health check for a readiness probe: an error unless this process is alive, holds its lease,
+// and works on the objects that it gets ([shard.Shard.Check]).
 func (r *Replica) Ready(request *http.Request) error {
 	_, err := r.Lease.Term()
-	return errors.Join(err, r.Alive(request))
+	return errors.Join(err, r.Alive(request), r.Shard.Check(request))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -284,4 +286,36 @@ func TestStepDownOfAReplica(t *testing.T) {
 		_, err := replica.New(&rest.Config{Host: "http://127.0.0.1:1"}, c)
 		assert.ErrorContains(t, err, "replica: StepDown: must be from 0 to the renew interval, 3s (got "+d.String()+")")
 	}
+}
+
+// A replica that has no controller of a resource, such as one whose manager has an election of its own, is
+// not ready, and says so without being asked. It is alive: a restart would not help.
+func TestAReplicaThatWorksOnNothingIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		c := minimal()
+		c.Logger = zap.New(core)
+		r, client := newReplica(t, apisim.NewServer().Client("a").Config(), c)
+		ctx, end := context.WithCancel(t.Context())
+		begin, ended := make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- r.Run(ctx, func(ctx context.Context) error {
+				<-begin
+				return work(r, client, make(chan string, 10))(ctx)
+			}, nil)
+		}()
+		const idle = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works " +
+			"on them"
+		time.Sleep(time.Minute)
+		assert.NoError(t, r.Ready(nil))
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, 1, logs.FilterMessage(idle).Len())
+		assert.ErrorContains(t, r.Ready(nil), "shard: configmaps: "+idle)
+		assert.NoError(t, r.Alive(nil))
+		close(begin)
+		time.Sleep(time.Second)
+		assert.NoError(t, r.Ready(nil))
+		end()
+		assert.NoError(t, <-ended)
+	})
 }

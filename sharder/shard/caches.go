@@ -38,6 +38,13 @@ func (c *caches) remove(i *informer) {
 	c.running[i.resource] = others
 }
 
+// has reports whether an informer of a resource runs.
+func (c *caches) has(resource schema.GroupVersionResource) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.running[resource]) > 0
+}
+
 // begun returns the caches that cover a resource in a namespace and count in this term. Other caches
 // may be older than the term.
 func (c *caches) begun(term *shardlease.Term, resource schema.GroupVersionResource, namespace string) []*informer {
@@ -87,7 +94,7 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 		if child == nil || !newer(child, q.own) {
 			child = q.own
 		}
-		seen.stale = seen.stale || !sameController(child, q.own)
+		seen.stale = seen.stale || !s.sameRoot(q.child.Resource, child, q.own)
 		label := s.keys.ShardOf(child)
 		seen.elsewhere = label != "" && label != s.lease.Identity() || s.keys.Draining(child)
 		newest = s.newest(term, q.at)
@@ -172,11 +179,11 @@ func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor 
 	return true
 }
 
-// sameController reports whether two copies of a child name the same root.
-func sameController(a, b metav1.Object) bool {
-	ofA, _ := protocol.ControllerRefOf(a)
-	ofB, _ := protocol.ControllerRefOf(b)
-	return ofA.UID == ofB.UID
+// sameRoot reports whether two copies of a child of this resource name the same root.
+func (s *Shard) sameRoot(resource schema.GroupVersionResource, a, b metav1.Object) bool {
+	_, ofA, errA := s.rootOf(resource, a)
+	_, ofB, errB := s.rootOf(resource, b)
+	return errA == nil && errB == nil && ofA.UID == ofB.UID
 }
 
 // newer reports whether a is known to be newer than b.

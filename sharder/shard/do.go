@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Object is any object of the Kubernetes API. controller-runtime's client.Object is one.
@@ -69,7 +68,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 		}
 		s.tracker.forgetEnded()
 	}()
-	defer term.Begin(q.root)()
+	defer term.Begin(at.UID)()
 	if err := term.Err(); err != nil { // last, because the process may have been suspended before
 		return s.refused(at, fmt.Errorf("%w: %w", ErrNotMine, err))
 	}
@@ -81,7 +80,6 @@ type workRequest struct {
 	// at is the root, whose assignment decides. childResources are the resources of its children.
 	at             protocol.Address
 	childResources []schema.GroupVersionResource
-	root           types.UID
 	// own is the copy for the work: of the root, or of a child at the address child.
 	own   metav1.Object
 	child protocol.Address
@@ -99,16 +97,14 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (workRequest, error)
 	if err != nil {
 		return workRequest{}, err
 	}
-	q := workRequest{
-		at: protocol.AddressOf(k.Resource, obj), root: obj.GetUID(), childResources: k.ChildResources, own: obj,
-	}
+	q := workRequest{at: protocol.AddressOf(k.Resource, obj), childResources: k.ChildResources, own: obj}
 	if k.Child {
 		q.child = q.at
 		root, at, err := s.rootOf(k.Resource, obj)
 		if err != nil {
 			return workRequest{}, s.refused(q.child, fmt.Errorf("%w: %w (%s)", ErrNotMine, err, q.child))
 		}
-		q.at, q.root, q.childResources = at, metav1.GetControllerOfNoCopy(obj).UID, root.ChildResources
+		q.at, q.childResources = at, root.ChildResources
 	}
 	s.asked[q.at.Resource].note()
 	if ctx.Err() != nil {

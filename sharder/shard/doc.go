@@ -45,6 +45,14 @@
 //   - A deletion by a former shard, if a user removes the record of the root, or labels a child for
 //     the next shard, before that shard's informers have seen the deletion.
 //
+// # Objects that nothing works on
+//
+// The sharder gives a shard objects of each resource of the ring. If the process has no informer of one, or
+// its reconcilers do not ask the shard, [Shard.Check] fails after a minute or two, and the log says so
+// (TestAResourceWithoutAnInformerIsSaid, TestAReconcilerThatDoesNotAskFailsTheCheck). The shard gets such
+// objects all the same. If only one of several reconcilers does not ask, the log speaks of its first write of
+// an object of the ring that has a name already (TestAWriteOutsideOfWorkIsWarnedOf).
+//
 // # Requirements
 //
 // A shard needs a lease of package shardlease, clients that the lease guards, and caches that

@@ -347,8 +347,8 @@ func (i *informer) mayShowDeleted(root types.UID, childless string) bool {
 		if !ok {
 			return false
 		}
-		owner := metav1.GetControllerOfNoCopy(o)
-		return owner != nil && owner.UID == root
+		_, of, err := i.shard.rootOf(i.resource, o)
+		return err == nil && of.UID == root
 	})
 }
 

@@ -82,6 +82,36 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile",
 	},
 	{
+		Name: "a transform may drop the owner of a child without a controller", File: "transform.go",
+		Old: "owners := slices.Clone(before.GetOwnerReferences())", New: "var owners []metav1.OwnerReference",
+		Caught: "TestATransformKeepsTheOnlyOwner",
+	},
+	{
+		Name: "a child of several owners is stamped", File: "stamp.go",
+		Old: "	case 1:\n	default:", New: "	case 1, 2:\n	default:",
+		Caught: "TestAChildOfItsOnlyOwnerIsStamped",
+	},
+	{
+		Name: "a resource without an informer is not said", File: "idle.go",
+		Old: "late := i.term != nil && now", New: "late := i.term == nil && now",
+		Caught: "TestAResourceWithoutAnInformerIsSaid",
+	},
+	{
+		Name: "writes outside of work are not said", File: "../../internal/leasehold/guard.go",
+		Old: "f.scope == nil && at.name != \"\" {", New: "f.scope == nil && at.name == \"-\" {",
+		Caught: "TestAWriteOutsideOfWorkIsWarnedOf",
+	},
+	{
+		Name: "writes in work are said", File: "../../internal/leasehold/guard.go",
+		Old: "outside != nil && f.scope == nil &&", New: "outside != nil &&",
+		Caught: "TestAWriteOutsideOfWorkIsWarnedOf",
+	},
+	{
+		Name: "a check passes although no reconciler asks", File: "idle.go",
+		Old: "		case s.asked[r.GVR].missing():", New: "		case false:",
+		Caught: "TestAReconcilerThatDoesNotAskFailsTheCheck",
+	},
+	{
 		Name: "a drain label that somebody sets gives an object away", File: "../internal/protocol/record.go",
 		Old:    "	if !drained || value == \"\" || value != root.GetLabels()[n.Seal] {",
 		New:    "	if _ = value; !drained {",

@@ -137,6 +137,14 @@ type Shard struct {
 	// cacheless are the resources whose missing cache was logged.
 	cacheless sync.Map
 	asked     map[schema.GroupVersionResource]*asked // of resources of roots
+	// uncontrolled are the resources of children without a controller that were logged.
+	uncontrolled sync.Map
+	writable     map[schema.GroupResource]bool // of roots and children
+	// written are the resources whose first write outside of Do was logged.
+	written sync.Map
+
+	idleMu    sync.Mutex
+	idleSince map[schema.GroupVersionResource]idleness // guarded by idleMu
 }
 
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
@@ -161,7 +169,8 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	s := &Shard{
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
 		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
-		asked: map[schema.GroupVersionResource]*asked{},
+		writable: map[schema.GroupResource]bool{},
+		asked:    map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
 	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err
@@ -181,8 +190,12 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
 		s.families[r.GVR] = len(r.Children) > 0
 		s.asked[r.GVR] = &asked{}
+		for _, written := range append([]schema.GroupVersionResource{r.GVR}, r.Children...) {
+			s.writable[written.GroupResource()] = true
+		}
 	}
 	lease.AddReleaseGate(s.end)
+	lease.OnOutside(s.warnOfWrites)
 	return s, nil
 }
 

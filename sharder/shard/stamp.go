@@ -5,18 +5,25 @@ import (
 	"slices"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // rootOf returns the role and the address of a child's root. An error says why the child has none.
 func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (protocol.Role, protocol.Address, error) {
-	p, ok := protocol.ControllerRefOf(o)
-	if !ok {
-		return protocol.Role{}, protocol.Address{}, fmt.Errorf("no controller owner reference says whose child it is")
+	p, n := protocol.RootRefOf(o, func(kind schema.GroupKind) bool { _, ok := s.parent(kind, child); return ok })
+	switch n {
+	case 0:
+		return protocol.Role{}, protocol.Address{}, fmt.Errorf(
+			"no controller owner reference says whose child it is, nor is it owned by an object that has such Children")
+	case 1:
+	default:
+		return protocol.Role{}, protocol.Address{}, fmt.Errorf(
+			"it has %d owners that have such Children, and none of its owner references has controller: true", n)
 	}
-	root, ok := s.kinds.of(p.Kind)
-	if !ok || !slices.Contains(root.ChildResources, child) {
+	root, ok := s.parent(p.Kind, child)
+	if !ok {
 		return protocol.Role{}, protocol.Address{}, fmt.Errorf(
 			"it is controlled by a %s, of whose resource %s are not among the Children", p.Kind, child.GroupResource(),
 		)
@@ -28,14 +35,23 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (prot
 	return root, at, nil
 }
 
+// parent returns the role of a kind of roots that have children of this resource.
+func (s *Shard) parent(kind schema.GroupKind, child schema.GroupVersionResource) (protocol.Role, bool) {
+	root, ok := s.kinds.of(kind)
+	return root, ok && slices.Contains(root.ChildResources, child)
+}
+
 // Stamp sets this shard's label on a child that work on its root is about to create. The shard's
 // caches then show the child from the beginning, and the sharder has nothing to do. The sharder
 // patches an unstamped child before the shard sees it. Until then, work that looks for its children
 // in a cache must not take the child for missing.
 //
 // Set the child's controller owner reference first (SetControllerReference in controller-runtime):
-// it names the root that the child follows. Stamp returns an error if the owner's kind is not in
-// [Config].Resources, or if its Children do not include the child's resource.
+// it names the root that the child follows. Without a controller, the child follows its only owner
+// that has such Children. Stamp returns an error if there are several, if the owner's kind is not in
+// [Config].Resources, or if its Children do not include the child's resource. Call Stamp after all else
+// that sets labels of the child, and for each server-side apply: one that lacks the stamp removes it, if
+// the same field manager has applied it before.
 func (s *Shard) Stamp(child Object) error {
 	k, err := s.roleOf(child)
 	if err != nil {
@@ -47,8 +63,15 @@ func (s *Shard) Stamp(child Object) error {
 			protocol.AddressOf(k.Resource, child),
 		)
 	}
-	if _, _, err := s.rootOf(k.Resource, child); err != nil {
+	_, root, err := s.rootOf(k.Resource, child)
+	if err != nil {
 		return fmt.Errorf("shard: stamp %s: %w", protocol.AddressOf(k.Resource, child), err)
+	}
+	if metav1.GetControllerOfNoCopy(child) == nil {
+		if _, said := s.uncontrolled.LoadOrStore(k.Resource, true); !said {
+			s.config.Logger.Warn(protocol.Uncontrolled,
+				zap.Stringer("object", protocol.AddressOf(k.Resource, child)), zap.Stringer("owner", root))
+		}
 	}
 	labels := child.GetLabels()
 	if labels == nil {

@@ -2,10 +2,12 @@ package shard
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // preserveRecord returns a transform that keeps what a shard needs of an object.
@@ -29,18 +31,29 @@ func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.Transf
 	}
 }
 
-// preserveOwner returns a transform that keeps a child's controller owner reference.
+// preserveOwner returns a transform that keeps a child's controller owner reference; of a child without a
+// controller, all.
 func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
 		if !ok {
 			return transform(obj)
 		}
-		owner := metav1.GetControllerOf(before)
+		owners := slices.Clone(before.GetOwnerReferences())
+		if controller := metav1.GetControllerOf(before); controller != nil {
+			owners = []metav1.OwnerReference{*controller}
+		}
 		obj, err := transform(obj)
-		if after, ok := obj.(metav1.Object); ok && err == nil && owner != nil &&
-			metav1.GetControllerOfNoCopy(after) == nil {
-			after.SetOwnerReferences(append(after.GetOwnerReferences(), *owner))
+		if after, ok := obj.(metav1.Object); ok && err == nil && metav1.GetControllerOfNoCopy(after) == nil {
+			kept := after.GetOwnerReferences()
+			for _, owner := range owners {
+				if !slices.ContainsFunc(kept, func(r metav1.OwnerReference) bool {
+					return r.UID == owner.UID && ptr.Deref(r.Controller, false) == ptr.Deref(owner.Controller, false)
+				}) {
+					kept = append(kept, owner)
+				}
+			}
+			after.SetOwnerReferences(kept)
 		}
 		return obj, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -27,6 +28,9 @@ func (a *asked) note() {
 	}
 }
 
+// missing reports whether that was warned of, and has not changed since.
+func (a *asked) missing() bool { return a.warned.Load() && !a.yes.Load() }
+
 // warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
 // calls Do for any. A reconciler that is not wrapped works as always, but other shards may work on
 // the same objects.
@@ -42,9 +46,7 @@ func (i *informer) warnIfUnasked(ctx context.Context) {
 			continue
 		}
 		if !asked.warned.Swap(true) {
-			i.shard.config.Logger.Warn("no reconciler of this resource asks the shard before it works: wrap it by "+
-				"WrapReconciler of module controllerruntime, or call Shard.Do or RunController",
-				zap.String("resource", i.resource.GroupResource().String()))
+			i.shard.config.Logger.Warn(notAsked, zap.String("resource", i.resource.GroupResource().String()))
 		}
 		return
 	}
@@ -61,4 +63,16 @@ func (i *informer) showsAssigned() bool {
 		o, ok := item.(metav1.Object)
 		return ok && self.AssignmentOf(o) == protocol.AssignedHere
 	})
+}
+
+// warnOfWrites warns, once for a resource of the ring or of children, of a write that is in no work. Another
+// controller of the resource may ask the shard, so warnIfUnasked does not see the one that does not.
+func (s *Shard) warnOfWrites(resource schema.GroupResource) {
+	if !s.writable[resource] {
+		return
+	}
+	if _, said := s.written.LoadOrStore(resource, true); !said {
+		s.config.Logger.Warn("an object of the ring was written outside of Shard.Do: one of the reconcilers is not "+
+			"wrapped, or does not pass its context to the write", zap.Stringer("resource", resource))
+	}
 }

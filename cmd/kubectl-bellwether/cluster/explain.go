@@ -120,20 +120,39 @@ func (c *Cluster) Explain(ctx context.Context, q RingQuery, tokens int, k view.K
 	return view.ExplanationOf(x, view.ObjectOf(q.Ring, rootKind, root, q.Key), r, c.Now()), nil
 }
 
-// rootOf returns the object that controls another one, if it is of the ring and the other has no
-// record of its own; otherwise nil.
+// rootOf returns the root of an object that has no record of its own: of its controller, or without one of
+// its owners, the one in the ring; nil if there is none, or several.
 func (c *Cluster) rootOf(ctx context.Context, ring string, k view.Kind, o *metav1.PartialObjectMetadata,
 	rights *Rights,
-) (*metav1.PartialObjectMetadata, view.Kind, error) {
-	controller := metav1.GetControllerOf(o)
-	if _, recorded := o.Labels[api.SealLabel(ring)]; controller == nil || recorded {
+) (root *metav1.PartialObjectMetadata, kind view.Kind, err error) {
+	if _, recorded := o.Labels[api.SealLabel(ring)]; recorded {
 		return nil, view.Kind{}, nil
 	}
-	gv, err := schema.ParseGroupVersion(controller.APIVersion)
-	if err != nil {
-		return nil, view.Kind{}, nil // it is controlled by nothing that exists
+	owners := o.OwnerReferences
+	if controller := metav1.GetControllerOf(o); controller != nil {
+		owners = []metav1.OwnerReference{*controller}
 	}
-	m, err := c.Mapper.RESTMapping(gv.WithKind(controller.Kind).GroupKind(), gv.Version)
+	for _, owner := range owners {
+		found, of, err := c.ownerIn(ctx, ring, k, o.Namespace, owner, rights)
+		switch {
+		case err != nil, found != nil && root != nil:
+			return nil, view.Kind{}, err
+		case found != nil:
+			root, kind = found, of
+		}
+	}
+	return root, kind, nil
+}
+
+// ownerIn returns the owner that a reference of an object names, if it is of the ring; otherwise nil.
+func (c *Cluster) ownerIn(ctx context.Context, ring string, k view.Kind, namespace string,
+	owner metav1.OwnerReference, rights *Rights,
+) (*metav1.PartialObjectMetadata, view.Kind, error) {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return nil, view.Kind{}, nil // it is owned by nothing that exists
+	}
+	m, err := c.Mapper.RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
 	if err != nil {
 		return nil, view.Kind{}, nil
 	}
@@ -141,14 +160,14 @@ func (c *Cluster) rootOf(ctx context.Context, ring string, k view.Kind, o *metav
 	if err != nil {
 		return nil, view.Kind{}, err
 	}
-	parent, err := c.Object(ctx, kind, o.Namespace, controller.Name, rights)
+	parent, err := c.Object(ctx, kind, namespace, owner.Name, rights)
 	if apierrors.IsNotFound(err) || parent == nil && err == nil {
 		return nil, view.Kind{}, nil
 	}
 	if err != nil {
 		return nil, view.Kind{}, err
 	}
-	if parent.UID != controller.UID || !slices.Contains(RingsOf(parent), ring) ||
+	if parent.UID != owner.UID || !slices.Contains(RingsOf(parent), ring) ||
 		kind.GroupResource() == k.GroupResource() {
 		return nil, view.Kind{}, nil
 	}

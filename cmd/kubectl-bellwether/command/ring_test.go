@@ -109,6 +109,18 @@ func TestChildrenFollowTheirRoots(t *testing.T) {
 		assert.Equal(t, []string{"owner " + owner + " (Ready), in epoch 1"}, lines(out, "owner"), out)
 		out = w.require("ring", "checksums")
 		assert.Equal(t, []string{"pods 0 1"}, lines(out, "pods"), out)
+
+		plain := metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		plain.Controller = nil // so it is a child of its only owner
+		_, err = w.kube.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: "owned", Labels: map[string]string{api.ShardLabel("checksums"): owner},
+			OwnerReferences: []metav1.OwnerReference{*plain},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		out = w.require("explain", "pod", "owned")
+		assert.Equal(t, []string{"follows configmaps/x0 in namespace ns"}, lines(out, "follows"), out)
+		out = w.require("ring", "checksums")
+		assert.Equal(t, []string{"pods 0 2"}, lines(out, "pods"), out)
 		assert.Empty(t, w.writes)
 	})
 }

@@ -21,7 +21,7 @@ type Object struct {
 	Draining bool   `json:"draining,omitempty"`
 	// Owner is what its record says; nil: it has no valid one.
 	Owner *sharder.Ownership `json:"-"`
-	// Controller is the name of the object that controls it.
+	// Controller is the name of the object that controls it, or is its only owner.
 	Controller string `json:"-"`
 	// Written is when the client that has written the record last changed the object; DrainSince is
 	// the same for the drain label. The API server notes that. Zero: it did not.
@@ -57,6 +57,8 @@ func ObjectOf(ring string, k Kind, o metav1.Object, key api.KeyFunc) Object {
 	}
 	if c := metav1.GetControllerOf(o); c != nil {
 		v.Controller = c.Name
+	} else if owners := o.GetOwnerReferences(); len(owners) == 1 {
+		v.Controller = owners[0].Name
 	}
 	return v
 }

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -46,7 +47,7 @@ type team struct {
 func newTeam(t *testing.T) *team {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, v1.AddToScheme(scheme))
+	require.NoError(t, errors.Join(v1.AddToScheme(scheme), appsv1.AddToScheme(scheme)))
 	widgets, err := client.New(shared.Admin(), client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return &team{newCrew(t), widgets}
@@ -128,8 +129,10 @@ func (o *team) create(n int) {
 	o.t.Helper()
 	for range n {
 		require.NoError(o.t, o.widgets.Create(o.t.Context(), &v1.Widget{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "w-", Namespace: o.namespace},
-			Spec:       v1.WidgetSpec{Colour: "grey"},
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "w-", Namespace: o.namespace, Labels: map[string]string{"team": "a"},
+			},
+			Spec: v1.WidgetSpec{Colour: "grey"},
 		}))
 	}
 }
@@ -157,6 +160,29 @@ func (o *team) requirePainted() {
 	o.eventually(func() bool {
 		return !slices.ContainsFunc(o.all(), func(w v1.Widget) bool { return w.Status.Colour != w.Spec.Colour })
 	}, "not all Widgets are painted")
+}
+
+// requireDeployments fails unless each Widget has a Deployment whose Pods have its labels, and were never
+// replaced.
+func (o *team) requireDeployments() {
+	o.t.Helper()
+	var list appsv1.DeploymentList
+	require.NoError(o.t, o.widgets.List(o.t.Context(), &list, client.InNamespace(o.namespace)))
+	of := map[types.UID]appsv1.Deployment{}
+	for _, d := range list.Items {
+		if owner := metav1.GetControllerOf(&d); owner != nil {
+			of[owner.UID] = d
+		}
+	}
+	for _, w := range o.all() {
+		if w.Namespace != o.namespace {
+			continue
+		}
+		d := of[w.UID]
+		assert.EqualValues(o.t, 1, d.Generation, "%s", w.Name)
+		assert.Equal(o.t, w.Labels["team"], d.Spec.Template.Labels["team"])
+		assert.Equal(o.t, w.Labels[api.ShardLabel("widgets")], d.Labels[api.ShardLabel("widgets")])
+	}
 }
 
 // workers returns who has painted the Widgets.
@@ -209,7 +235,8 @@ func (o *team) requireDefined() {
 	o.eventually(func() bool { return o.widgets.List(o.t.Context(), &v1.WidgetList{}) == nil }, "no Widgets are served")
 }
 
-// Widgets are painted by all shards. When one is killed, the others paint its Widgets, too. A
+// Widgets are painted by all shards. When one is killed, the others paint its Widgets, too, whose Pods
+// are not replaced. A
 // process that starts without the definition of Widgets, or becomes the sharder, says what is
 // missing, and ends. Others wait for the definition.
 func TestOperatorOfACustomResource(t *testing.T) {
@@ -247,6 +274,7 @@ func TestOperatorOfACustomResource(t *testing.T) {
 	o.paint("blue")
 	o.requirePainted()
 	assert.Equal(t, []string{"a", "b"}, o.workers())
+	o.requireDeployments()
 
 	require.NoError(t, shared.Delete(t.Context(), definition))
 	o.requireUndefined()

@@ -1,6 +1,6 @@
 // Command operator is a minimal sharded operator made with controller-runtime. It paints Widgets, a
-// custom resource of its own. docs/embedding.md explains it line by line. The example in the parent
-// directory also has children, and a controller that only one of the copies runs.
+// custom resource of its own, and gives each a Deployment. docs/embedding.md explains it line by line.
+// The example in the parent directory also has a controller that only one of the copies runs.
 //
 // It exits with 75 when it loses its shard lease. On SIGTERM or Ctrl-C it ends its work and exits
 // with 0.
@@ -8,13 +8,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"time"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -54,12 +57,13 @@ func run(ctx context.Context, o options, parent *supervisor.Supervisor, log *zap
 		return err
 	}
 	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1.AddToScheme(scheme), appsv1.AddToScheme(scheme)); err != nil {
 		return err
 	}
+	children := []schema.GroupVersionResource{appsv1.SchemeGroupVersion.WithResource("deployments")}
 	c := replica.Config{
 		Namespace: os.Getenv("POD_NAMESPACE"), Ring: "widgets",
-		Resources: []api.Resource{{GVR: v1.Widgets()}}, Scheme: scheme,
+		Resources: []api.Resource{{GVR: v1.Widgets(), Children: children}}, Scheme: scheme,
 		Identity: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
 		LeaseDuration: o.leaseDuration, ReleaseTimeout: 20 * time.Second,
 		KernelDeadline: true, Supervisor: parent, Logger: log,
@@ -85,8 +89,8 @@ func run(ctx context.Context, o options, parent *supervisor.Supervisor, log *zap
 	if err != nil {
 		return err
 	}
-	reconciler := &painter{client: mgr.GetClient(), worker: os.Getenv("POD_NAME")}
-	err = ctrl.NewControllerManagedBy(mgr).For(&v1.Widget{}).
+	reconciler := &painter{client: mgr.GetClient(), shard: r.Shard, worker: os.Getenv("POD_NAME")}
+	err = ctrl.NewControllerManagedBy(mgr).For(&v1.Widget{}).Owns(&appsv1.Deployment{}).
 		Complete(controllerruntime.WrapReconciler[v1.Widget](r.Shard, mgr.GetClient(), reconciler))
 	if err != nil {
 		return err

@@ -54,17 +54,27 @@ type Child struct {
 	RootUID types.UID
 }
 
-// ChildOf returns the Child of an object of a resource of children; ok is false if no root of the
-// ring controls it.
+// RootRefOf is [RootRefOf] for an object of a resource of children. n is 0 if its controller is no root of
+// the ring with such children.
+func (k ResourceGraph) RootRefOf(index int, o metav1.Object) (root RootRef, n int) {
+	hasSuch := func(kind schema.GroupKind) bool {
+		root, ok := k.roots[kind]
+		return ok && slices.Contains(k.ChildResources[root], index)
+	}
+	if root, n = RootRefOf(o, hasSuch); n == 1 && !hasSuch(root.Kind) {
+		return RootRef{}, 0
+	}
+	return root, n
+}
+
+// ChildOf returns the Child of an object of a resource of children; ok is false if it has no root in the
+// ring, or which one that is is unknown.
 func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
-	p, ok := ControllerRefOf(o)
-	if !ok {
+	p, n := k.RootRefOf(index, o)
+	if n != 1 {
 		return Child{}, false
 	}
-	root, ok := k.roots[p.Kind]
-	if !ok || !slices.Contains(k.ChildResources[root], index) {
-		return Child{}, false
-	}
+	root := k.roots[p.Kind]
 	c = Child{
 		Ref: Ref{Resource: index, Namespace: o.GetNamespace(), Name: o.GetName()}, UID: o.GetUID(),
 		Version: o.GetResourceVersion(),

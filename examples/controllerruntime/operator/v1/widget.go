@@ -25,6 +25,11 @@ type WidgetSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Colour string `json:"colour"`
+	// Replicas is how many Pods show the Widget. They have its labels.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
 }
 
 // WidgetStatus is what the operator has done.

@@ -1,0 +1,158 @@
+package sharder
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+const (
+	// An object may be found without its marks, and get them, so often within undoneWithin. The next
+	// attempts wait for pauses that double.
+	maxUndone      = 3
+	undoneWithin   = time.Minute
+	minUndonePause = time.Second
+	maxUndonePause = 5 * time.Minute
+	// maxRepaired bounds how many objects are followed, which take three megabytes then.
+	maxRepaired = 10_000
+)
+
+// repairs are the objects that were found without their marks of the ring, and have got them, lately.
+// A reconciler that removes them at each run would otherwise have the sharder write as fast as the
+// API server answers, and be run by that again.
+type repairs struct {
+	mu      sync.Mutex
+	objects map[protocol.Ref]*repair // guarded by mu
+	swept   time.Time                // guarded by mu
+	notes   notes
+}
+
+// repair is what is known of one such object.
+type repair struct {
+	uid   types.UID
+	times int           // how often it has got its marks
+	first time.Time     // when that was for the first time
+	last  time.Time     // and for the last time
+	pause time.Duration // until it may get them again; 0: no time
+	said  bool          // that it waits for this pause
+}
+
+// over reports whether the marks have lasted for so long that what was before does not count. While the
+// object waits for them, how long they had lasted is known already.
+func (r *repair) over(now time.Time) bool {
+	switch {
+	case r.pause == 0:
+		return now.Sub(r.first) > undoneWithin
+	case r.said:
+		return now.Sub(r.last) > r.pause+undoneWithin // the object is gone
+	}
+	return now.Sub(r.last) > undoneWithin/maxUndone
+}
+
+// repaired records that an object has got its marks.
+func (u *repairs) repaired(object protocol.Ref, uid types.UID, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r := u.objects[object]
+	if r == nil || r.uid != uid || r.over(now) {
+		if r == nil && !u.room(now) {
+			return
+		}
+		r = &repair{uid: uid, first: now}
+		u.objects[object] = r
+	}
+	r.times++
+	r.last, r.said = now, false
+	switch {
+	case r.pause > 0:
+		r.pause = min(2*r.pause, maxUndonePause)
+	case r.times >= maxUndone:
+		r.pause = minUndonePause
+	}
+}
+
+// room makes room for one more object, if it can. The caller holds mu.
+func (u *repairs) room(now time.Time) bool {
+	if len(u.objects) < maxRepaired {
+		return true
+	}
+	if now.Sub(u.swept) < time.Second { // or each new object would have all others looked at
+		return false
+	}
+	u.swept = now
+	for object, r := range u.objects {
+		if r.over(now) {
+			delete(u.objects, object)
+		}
+	}
+	return len(u.objects) < maxRepaired
+}
+
+// wait returns how long an object that has lost its marks has to wait for them, and what is known of
+// it. first says that this is the first call since it got them last.
+func (u *repairs) wait(
+	object protocol.Ref, uid types.UID, now time.Time,
+) (wait time.Duration, known repair, first bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r := u.objects[object]
+	if r == nil || r.uid != uid || r.pause == 0 || r.over(now) {
+		return 0, repair{}, false
+	}
+	wait = r.last.Add(r.pause).Sub(now)
+	if wait <= 0 {
+		return 0, repair{}, false
+	}
+	first = !r.said
+	r.said = true
+	return wait, *r, first
+}
+
+// isRepair reports whether a decision gives a root marks that it lacks. So does the first assignment.
+func isRepair(o protocol.Root, d protocol.Decision) bool {
+	return d.Verb == protocol.Restore || !o.Recorded && (d.Verb == protocol.Assign || d.Verb == protocol.Probe)
+}
+
+// undoneError says that an object has to wait for its marks, because they are removed again and again.
+type undoneError struct{ wait time.Duration }
+
+func (u *undoneError) Error() string {
+	return fmt.Sprintf("its labels are removed again and again; the next attempt is in %v", u.wait)
+}
+
+// awaitRepair returns an undoneError if an object has to wait for its marks, and says so.
+func (e *session) awaitRepair(r protocol.Ref, uid types.UID) error {
+	now := time.Now()
+	wait, known, first := e.repairs.wait(r, uid, now)
+	if wait == 0 {
+		return nil
+	}
+	if first {
+		e.reportUndone(r, uid, known, now)
+	}
+	return &undoneError{wait}
+}
+
+// reportUndone reports an object whose marks are removed again and again.
+func (e *session) reportUndone(r protocol.Ref, uid types.UID, known repair, now time.Time) {
+	if e.config.Hooks.OnUndone != nil {
+		e.config.Hooks.OnUndone(Undone{Object: e.objectRef(r), Times: known.times, Pause: known.pause})
+	}
+	if !e.repairs.notes.admit(now) { // there may be thousands
+		return
+	}
+	e.log(r).Warn("labels or annotations of the ring are removed as often as they are set; the next attempt waits",
+		zap.Int("times", known.times), zap.Duration("pause", known.pause))
+	if e.config.Events != nil {
+		e.config.Events.Eventf(e.regarding(r, uid), nil, corev1.EventTypeWarning, "LabelsRemoved", "Restore",
+			"ring %s: the labels or annotations of the ring were set on this object %d times and removed again; the "+
+				"next attempt waits %v. What writes this object has to keep all keys with bellwether.dev: change "+
+				"single labels instead of replacing all, or use a patch", e.config.Ring, known.times, known.pause)
+	}
+}
