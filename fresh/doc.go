@@ -47,6 +47,15 @@
 // So each resource costs one list of one object and one watch. That takes one to two seconds, or as
 // long as the informer is behind. The rights of the informer are enough: list and watch.
 //
+// # Without a watch cache
+//
+// A resource that the API server does not cache has no bookmarks: events, what --watch-cache-sizes or
+// --watch-cache=false of kube-apiserver exclude, and those of some aggregated API servers. If the watch
+// has ended after 3 s without a bookmark, or its version is too old, Wait lists all objects, in pages of
+// 500, and keeps the key and version of each. It returns when the informer shows that list, or a later
+// state of its objects. That takes 3 s and the list, or as long as the informer is behind. After 30 s
+// Wait begins again with a watch.
+//
 // # A relist
 //
 // A watch may hang for minutes without an error, and versions of an aggregated API server may not be
@@ -71,6 +80,9 @@
 //     that the API server had acknowledged before the call, or a later state (TestNoTermBeginsStale,
 //     TestWaitSeesThroughEveryLag). After a relist, too (TestAWatchThatHangsIsReplacedByAList,
 //     TestAnInformerWithoutComparableVersionsLists).
+//   - The same holds without a watch cache, and such a resource need not change for the wait to end
+//     (TestWithoutAWatchCacheEveryChangeIsWaitedFor, TestAListIsTheProofWithoutAWatchCache; on
+//     kube-apiserver: TestAQuietResourceWithoutAWatchCacheIsFresh).
 //   - Both end with their context, and the error names the resource that is behind, its version, and
 //     the one that it has to reach.
 //

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,7 +24,10 @@ import (
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
 var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
 
-var errNoVersion = errors.New("fresh: an object has no version")
+var (
+	errNoVersion  = errors.New("fresh: an object has no version")
+	errNoBookmark = errors.New("fresh: a watch has ended without a bookmark")
+)
 
 const (
 	// probeSeconds is how long a watch lasts that Wait opens. The API server sends a bookmark 2 s
@@ -156,16 +160,16 @@ func (c Cache) waitForList(ctx context.Context) error {
 }
 
 // wait waits until the informer has reached floor; empty: until it has synced. It asks the API server
-// for the last change up to floor only after delay.
+// what the informer has missed up to floor only after delay.
 func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel()
-	lowered := make(chan string, 1)
+	lowered, shown := make(chan string, 1), make(chan struct{})
 	probing.Go(func() {
 		if floor != "" && (delay == 0 || clock.Sleep(ctx, delay)) {
-			c.lower(ctx, floor, lowered)
+			c.probe(ctx, floor, lowered, shown)
 		}
 	})
 	poll := time.NewTicker(pollInterval)
@@ -184,6 +188,8 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 		}
 		select {
 		case floor = <-lowered:
+		case <-shown:
+			return nil
 		case <-poll.C:
 		case <-ctx.Done():
 			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %q: %w", c.Resource, at, floor,
@@ -195,10 +201,10 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 // floor returns the version of a consistent list, as soon as one succeeds. Empty: the objects have no
 // versions, and the informer has synced.
 func (c Cache) floor(ctx context.Context) (string, error) {
-	source := cache.ToListerWatcherWithContext(c.Source)
+	source := c.source()
 	var refused time.Time // since when the list is forbidden; zero: it is not
 	for {
-		list, err := listOne(ctx, source)
+		list, err := listPage(ctx, source, metav1.ListOptions{Limit: 1})
 		if err == nil {
 			var version string
 			version, err = versionOf(list)
@@ -226,65 +232,114 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 	}
 }
 
-// listOne returns a consistent list of one object.
-func listOne(ctx context.Context, source cache.ListerWatcherWithContext) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+// source is for requests of Wait itself: a Relister takes those that it gets for its informer's.
+func (c Cache) source() cache.ListerWatcherWithContext {
+	if r, ok := c.Source.(*Relister); ok {
+		return r.source
+	}
+	return cache.ToListerWatcherWithContext(c.Source)
 }
 
-// lower sends the version of the last change up to floor, once it is known, unless the informer has
-// reached that.
-func (c Cache) lower(ctx context.Context, floor string, lowered chan<- string) {
-	for ctx.Err() == nil {
-		if at := c.version(); at != "" {
-			if last, ok := c.lastChange(ctx, at, floor); ok {
-				lowered <- last
-				return
-			}
+// listPage returns a list, or one page of it.
+func listPage(
+	ctx context.Context, source cache.ListerWatcherWithContext, o metav1.ListOptions,
+) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return source.ListWithContext(ctx, o)
+}
+
+// probe lowers floor to the version of the last change up to it, unless the informer has reached that.
+// If no watch can say which that is, probe lists all objects, and closes shown when the informer shows
+// that list.
+func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, shown chan<- struct{}) {
+	for ; ctx.Err() == nil; clock.Sleep(ctx, retryInterval) {
+		at := c.version()
+		if at == "" {
+			continue
 		}
-		if !clock.Sleep(ctx, retryInterval) {
+		last, err := c.lastChange(ctx, at, floor)
+		if err == nil {
+			lowered <- last
+			return
+		}
+		if !errors.Is(err, errNoBookmark) {
+			continue
+		}
+		if all, err := c.list(ctx, floor); err == nil && c.shows(ctx, all) {
+			close(shown)
 			return
 		}
 	}
 }
 
-// lastChange returns the version of the last change in (at, floor], or at if there is none. ok is
-// false if the watch has ended too early to know.
-func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, ok bool) {
+// shows waits until the informer shows a list, for as long as a request may take: the list is then
+// asked for again.
+func (c Cache) shows(ctx context.Context, all contents) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for !all.shownBy(c.Informer.GetStore().List()) {
+		if !clock.Sleep(ctx, retryInterval) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastChange returns the version of the last change in (at, floor], or at if there is none. The error
+// matches errNoBookmark if another watch would not say it either.
+func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, err error) {
 	seconds := probeSeconds
 	w, err := kube.Watch(ctx, clock.System(), requestTimeout, func(ctx context.Context) (watch.Interface, error) {
-		return cache.ToListerWatcherWithContext(c.Source).WatchWithContext(ctx, metav1.ListOptions{
+		return c.source().WatchWithContext(ctx, metav1.ListOptions{
 			ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 		})
 	})
 	if err != nil {
-		return "", false
+		return "", ended(err)
 	}
 	defer w.Stop()
 	for {
-		var event watch.Event // without an object if the watch has ended
+		var event watch.Event
 		select {
-		case event = <-w.ResultChan():
+		case e, open := <-w.ResultChan():
+			if !open {
+				return "", errNoBookmark
+			}
+			event = e
 		case <-ctx.Done():
-			return "", false
+			return "", context.Cause(ctx)
+		}
+		if event.Type == watch.Error {
+			return "", ended(apierrors.FromObject(event.Object))
 		}
 		version, err := versionOf(event.Object)
-		if err != nil || event.Type == watch.Error || version == "" {
-			return "", false
+		if err != nil {
+			return "", err
 		}
 		reached, err := reaches(version, floor)
 		switch {
 		case err != nil:
-			return "", false
+			return "", err
 		case reached && version == floor && event.Type != watch.Bookmark:
-			return version, true
+			return version, nil
 		case reached:
-			return at, true
+			return at, nil
+		case version == "":
+			return "", errNoVersion
 		case event.Type != watch.Bookmark:
 			at = version
 		}
 	}
+}
+
+// ended returns the error of a watch, which matches errNoBookmark if the API server has forgotten what
+// the informer has missed.
+func ended(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return fmt.Errorf("%w: %w", errNoBookmark, err)
+	}
+	return err
 }
 
 // version is that up to which the informer's store is complete; empty: none is known.
