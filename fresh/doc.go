@@ -71,6 +71,12 @@
 // with no other. Until then the informer has no watch. Client-go pauses for 0.8 to 1.6 s before the
 // list, and for up to 30 s if it has listed several times within two minutes.
 //
+// # Informers that show no more
+//
+// Wait has an error, and does not wait, for an informer that has been stopped
+// (TestAStoppedInformerIsNotWaitedFor), or whose transform removes the resourceVersion of objects, or
+// returns nil (TestATransformThatRemovesVersionsIsAnError).
+//
 // # Guaranteed
 //
 //   - When Wait has returned nil, every cache shows what the guarded clients of the terms before have

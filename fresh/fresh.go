@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,11 @@ import (
 )
 
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
+// It is also that for an informer whose transform removes the versions of its objects.
 var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
 
 var (
+	errStopped    = errors.New("fresh: the informer has been stopped, and shows no more changes")
 	errNoVersion  = errors.New("fresh: an object has no version")
 	errNoBookmark = errors.New("fresh: a watch has ended without a bookmark")
 )
@@ -52,10 +55,13 @@ type Cache struct {
 	// Resource is that of the objects, such as corev1.Resource("configmaps"). Empty: not known, and
 	// Wait lists.
 	Resource schema.GroupResource
-	// Informer has been started, and may have synced.
+	// Informer has been started, and may have synced. A transform of it must keep the resourceVersion,
+	// and must not return nil: client-go then drops whole lists. Otherwise the error of Wait matches
+	// ErrNotComparable as soon as objects have come without it. Required.
 	Informer cache.SharedInformer
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
 	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
+	// Required.
 	Source cache.ListerWatcher
 	// RelistAfter bounds a wait for what the informer's watch delivers. After it, or at once if the
 	// versions cannot be compared, the informer lists everything again, and Wait goes on until it shows
@@ -67,6 +73,10 @@ type Cache struct {
 func (c Cache) validate() error {
 	_, relister := c.Source.(*Relister)
 	switch {
+	case c.Informer == nil:
+		return fmt.Errorf("fresh: Cache.Informer of %s: must not be nil", c.Resource)
+	case c.Source == nil:
+		return fmt.Errorf("fresh: Cache.Source of %s: must not be nil", c.Resource)
 	case c.RelistAfter < 0:
 		return fmt.Errorf("fresh: Cache.RelistAfter of %s: must not be negative (got %v)", c.Resource, c.RelistAfter)
 	case c.RelistAfter > 0 && !relister:
@@ -98,8 +108,8 @@ func Source[List runtime.Object](resource interface {
 //
 // Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
 // its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
-// that the API server has forbidden for 15 s, or matches [ErrNotComparable]. Cache.RelistAfter has the
-// informer list instead.
+// that the API server has forbidden for 15 s, or of an informer that has been stopped, or matches
+// [ErrNotComparable]. Cache.RelistAfter has the informer list instead of the last.
 func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
 
 // WaitLatest returns nil when every cache shows each write of any client that the API server had
@@ -181,8 +191,13 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 			reached, err = c.Informer.HasSynced(), nil
 		}
 		switch {
+		case c.Informer.IsStopped():
+			return fmt.Errorf("%w: %s", errStopped, c.Resource)
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
+		case floor != "" && c.stripped(reached):
+			return fmt.Errorf("%w: %s: a transform of the informer must keep metadata.resourceVersion, and not return "+
+				"nil", ErrNotComparable, c.Resource)
 		case reached:
 			return nil
 		}
@@ -219,6 +234,8 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 			}
 		}
 		switch {
+		case c.Informer.IsStopped():
+			return "", fmt.Errorf("%w: %s", errStopped, c.Resource)
 		case !kube.Forbidden(err):
 			refused = time.Time{}
 		case refused.IsZero():
@@ -291,9 +308,13 @@ func (c Cache) shows(ctx context.Context, all contents) bool {
 func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, err error) {
 	seconds := probeSeconds
 	w, err := kube.Watch(ctx, clock.System(), requestTimeout, func(ctx context.Context) (watch.Interface, error) {
-		return c.source().WatchWithContext(ctx, metav1.ListOptions{
+		w, err := c.source().WatchWithContext(ctx, metav1.ListOptions{
 			ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return drained{w}, nil
 	})
 	if err != nil {
 		return "", ended(err)
@@ -333,6 +354,18 @@ func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, e
 	}
 }
 
+// drained is a watch that is read to its end when it is stopped. One that passes on the events of another
+// may otherwise wait for ever for a reader of the next one: watch.Filter of apimachinery, which
+// controller-runtime has in watches of metadata.
+type drained struct{ watch.Interface }
+
+// Stop implements [watch.Interface].
+func (w drained) Stop() {
+	w.Interface.Stop()
+	for range w.ResultChan() { //nolint:revive // until it is closed
+	}
+}
+
 // ended returns the error of a watch, which matches errNoBookmark if the API server has forgotten what
 // the informer has missed.
 func ended(err error) error {
@@ -348,6 +381,18 @@ func (c Cache) version() string {
 		return ""
 	}
 	return c.Informer.GetStore().LastStoreSyncResourceVersion()
+}
+
+// stripped reports whether objects have come into the informer's store without their versions. The
+// store has the version of its last list, or of the object that has come last.
+func (c Cache) stripped(reached bool) bool {
+	if !reached {
+		return c.Informer.HasSynced() && c.version() == ""
+	}
+	return slices.ContainsFunc(c.Informer.GetStore().List(), func(o any) bool {
+		version, err := versionOf(o)
+		return err == nil && version == ""
+	})
 }
 
 // versioned reports whether the objects of a list have versions: those of a fake clientset have

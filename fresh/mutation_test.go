@@ -57,13 +57,33 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a list may be older than the floor", File: "contents.go",
-		Old: "err != nil || !reached || version", New: "err != nil || version",
+		Old: "err != nil || !reached || version", New: "err != nil || reached && !reached || version",
 		Caught: "TestAnOddPageIsNoProof",
 	},
 	{
 		Name: "a list of Wait is taken for the informer's", File: "fresh.go",
 		Old: "		return r.source\n", New: "		_ = r\n",
 		Caught: "TestAWaitThatBeginsDuringARelistDoesNotHinderIt",
+	},
+	{
+		Name: "a watch that passes on events is not read to its end", File: "fresh.go",
+		Old: "	for range w.ResultChan() {", New: "	for range make([]struct{}, 0) {",
+		Caught: "TestAWatchThatPassesOnEventsLeavesNoGoroutine",
+	},
+	{
+		Name: "objects without a version are waited for", File: "fresh.go",
+		Old: "		case floor != \"\" && c.stripped(reached):", New: "		case floor == \"?\" && c.stripped(reached):",
+		Caught: "TestATransformThatRemovesVersionsIsAnError",
+	},
+	{
+		Name: "a stopped informer is waited for", File: "fresh.go",
+		Old: "		case c.Informer.IsStopped():\n			return fmt", New: "		case err == errNoVersion:\n			return fmt",
+		Caught: "TestAStoppedInformerIsNotWaitedFor",
+	},
+	{
+		Name: "a stopped informer is waited for to list", File: "relister.go",
+		Old: "		case c.Informer.IsStopped():", New: "		case r == nil:",
+		Caught: "TestAStoppedInformerIsNotWaitedFor",
 	},
 	{
 		Name: "an informer that has not synced is fresh", File: "fresh.go",

@@ -200,6 +200,11 @@ func TestAnOddPageIsNoProof(t *testing.T) {
 				*l = corev1.EventList{}
 			}
 		},
+		"another version later": func(l *corev1.EventList, o metav1.ListOptions) {
+			if o.Continue != "" {
+				*l = corev1.EventList{ListMeta: metav1.ListMeta{ResourceVersion: "999999"}}
+			}
+		},
 		"an old list": func(l *corev1.EventList, o metav1.ListOptions) {
 			if o.Limit != 1 {
 				*l = corev1.EventList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
