@@ -36,7 +36,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a transform removes versions", File: "transform.go",
-		Old: "			object.SetResourceVersion(version)\n", New: "			_ = object\n",
+		Old: "			object.SetResourceVersion(version)\n", New: "			_, _ = object, version\n",
 		Caught: "TestATransformKeepsObjectsAndTheirVersions",
 	},
 	{

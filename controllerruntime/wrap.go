@@ -34,8 +34,8 @@ func WrapReconciler[T any, P interface {
 }](s *shard.Shard, reader client.Reader, inner reconcile.Reconciler) reconcile.Reconciler {
 	switch any(P(new(T))).(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
-		panic(fmt.Sprintf("controllerruntime: WrapReconciler[%T]: the kind of such objects is not known by their type: "+
-			"use WrapTypedReconciler, and set the kind in get", *new(T)))
+		panic(fmt.Sprintf("controllerruntime: WrapReconciler[%T]: the kind of such objects is not known by their "+
+			"type: use WrapTypedReconciler, and set the kind in get", *new(T)))
 	}
 	return WrapTypedReconciler(s, func(ctx context.Context, r reconcile.Request) (P, error) {
 		obj := P(new(T))
