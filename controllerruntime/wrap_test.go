@@ -174,8 +174,8 @@ func TestARequestIsNotDroppedForThePageOfAProxy(t *testing.T) {
 
 // The kind of such objects has to be set before they are read.
 func TestObjectsWithoutATypeNeedAKind(t *testing.T) {
-	const remedy = "the kind of such objects is not known by their type: use WrapTypedReconciler, and set the kind in " +
-		"get"
+	const remedy = "the kind of such objects is not known by their type: use WrapTypedReconciler, and set " +
+		"the kind in get"
 	assert.PanicsWithValue(t, "controllerruntime: WrapReconciler[unstructured.Unstructured]: "+remedy, func() {
 		controllerruntime.WrapReconciler[unstructured.Unstructured](nil, nil, nil)
 	})
