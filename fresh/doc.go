@@ -74,8 +74,8 @@
 // # Informers that show no more
 //
 // Wait has an error, and does not wait, for an informer that has been stopped
-// (TestAStoppedInformerIsNotWaitedFor), or whose transform removes the resourceVersion of objects, or
-// returns nil (TestATransformThatRemovesVersionsIsAnError).
+// (TestAStoppedInformerIsNotWaitedFor), or whose transform removes the resourceVersion of objects
+// (TestATransformThatRemovesVersionsIsAnError).
 //
 // # Guaranteed
 //

@@ -56,8 +56,8 @@ type Cache struct {
 	// Wait lists.
 	Resource schema.GroupResource
 	// Informer has been started, and may have synced. A transform of it must keep the resourceVersion,
-	// and must not return nil: client-go then drops whole lists. Otherwise the error of Wait matches
-	// ErrNotComparable as soon as objects have come without it. Required.
+	// and must not return nil: client-go then drops whole lists. The error of Wait matches ErrNotComparable
+	// if the store has an object without its version. Required.
 	Informer cache.SharedInformer
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
 	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
@@ -195,9 +195,9 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 			return fmt.Errorf("%w: %s", errStopped, c.Resource)
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
-		case floor != "" && c.stripped(reached):
-			return fmt.Errorf("%w: %s: a transform of the informer must keep metadata.resourceVersion, and not return "+
-				"nil", ErrNotComparable, c.Resource)
+		case floor != "" && (reached || at == "") && c.stripped():
+			return fmt.Errorf("%w: %s: a transform of the informer must keep metadata.resourceVersion", ErrNotComparable,
+				c.Resource)
 		case reached:
 			return nil
 		}
@@ -306,6 +306,8 @@ func (c Cache) shows(ctx context.Context, all contents) bool {
 // lastChange returns the version of the last change in (at, floor], or at if there is none. The error
 // matches errNoBookmark if another watch would not say it either.
 func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	seconds := probeSeconds
 	w, err := kube.Watch(ctx, clock.System(), requestTimeout, func(ctx context.Context) (watch.Interface, error) {
 		w, err := c.source().WatchWithContext(ctx, metav1.ListOptions{
@@ -320,6 +322,7 @@ func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, e
 		return "", ended(err)
 	}
 	defer w.Stop()
+	defer cancel() // before Stop, which reads to the end
 	for {
 		var event watch.Event
 		select {
@@ -383,12 +386,9 @@ func (c Cache) version() string {
 	return c.Informer.GetStore().LastStoreSyncResourceVersion()
 }
 
-// stripped reports whether objects have come into the informer's store without their versions. The
-// store has the version of its last list, or of the object that has come last.
-func (c Cache) stripped(reached bool) bool {
-	if !reached {
-		return c.Informer.HasSynced() && c.version() == ""
-	}
+// stripped reports whether the informer's store has objects without their versions. Its own version may
+// be missing for another reason: something has answered a list without one.
+func (c Cache) stripped() bool {
 	return slices.ContainsFunc(c.Informer.GetStore().List(), func(o any) bool {
 		version, err := versionOf(o)
 		return err == nil && version == ""

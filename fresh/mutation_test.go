@@ -72,7 +72,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "objects without a version are waited for", File: "fresh.go",
-		Old: "		case floor != \"\" && c.stripped(reached):", New: "		case floor == \"?\" && c.stripped(reached):",
+		Old: "(reached || at == \"\") && c.stripped():", New: "(reached && at == \"\") && c.stripped():",
 		Caught: "TestATransformThatRemovesVersionsIsAnError",
 	},
 	{

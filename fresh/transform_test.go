@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -44,29 +45,20 @@ func inTransformed(t *testing.T, transform cache.TransformFunc, relistAfter time
 
 // A wait would take up to a minute, until a bookmark comes, and for ever without a watch cache.
 func TestATransformThatRemovesVersionsIsAnError(t *testing.T) {
-	none := func(any) (any, error) { return nil, nil }
-	for name, c := range map[string]struct {
-		transform cache.TransformFunc
-		change    func(s *standby)
-	}{
-		"before any change": {stripped, func(*standby) {}},
-		"after a change":    {stripped, (*standby).write},
-		"after a deletion": {stripped, func(s *standby) {
-			require.NoError(s.t, s.leader.Delete(s.t.Context(), "c", metav1.DeleteOptions{}))
-		}},
-		"no object":                {none, func(*standby) {}},
-		"no object after a change": {none, (*standby).write},
+	for name, change := range map[string]func(s *standby){
+		"before any change": func(*standby) {},
+		"after a change":    (*standby).write,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inTransformed(t, c.transform, 0, func(s *standby) {
-				c.change(s)
+			inTransformed(t, stripped, 0, func(s *standby) {
+				change(s)
 				synctest.Wait()
 				begin := time.Now()
 				err := fresh.Wait(s.t.Context(), s.cache)
 				assert.Less(t, time.Since(begin), time.Second)
 				require.ErrorIs(t, err, fresh.ErrNotComparable)
 				assert.ErrorContains(t, err,
-					"configmaps: a transform of the informer must keep metadata.resourceVersion, and not return nil")
+					"configmaps: a transform of the informer must keep metadata.resourceVersion")
 			})
 		})
 	}
@@ -77,6 +69,35 @@ func TestAnInformerWhoseTransformRemovesVersionsLists(t *testing.T) {
 		s.write()
 		synctest.Wait()
 		assert.Less(t, s.requireFresh(), 5*time.Second)
+	})
+}
+
+// An odd answer to a list of the informer leaves its store without a version, and is no transform.
+func TestAListWithoutAVersionIsWaitedFor(t *testing.T) {
+	inStandby(t, func(s *standby) {
+		source, odd := cache.ToListerWatcherWithContext(s.cache.Source), true
+		s.cache.Informer = cache.NewSharedIndexInformer(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				if odd {
+					return &corev1.ConfigMapList{}, nil
+				}
+				return source.ListWithContext(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if odd {
+					return nil, errUnreachable
+				}
+				return source.WatchWithContext(ctx, o)
+			},
+		}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+		ctx, cancel := context.WithCancel(s.t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go s.cache.Informer.RunWithContext(ctx)
+		require.True(s.t, cache.WaitForCacheSync(ctx.Done(), s.cache.Informer.HasSynced))
+		time.AfterFunc(10*time.Second, func() { odd = false })
+		s.write()
+		assert.GreaterOrEqual(t, s.requireFresh(), 10*time.Second)
 	})
 }
 
