@@ -50,6 +50,10 @@
 //     before have written. Nor do Get and List of the term's client return before that. This holds
 //     for caches that the term makes, too (TestReadsOfATermAreFresh,
 //     TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh, TestAnInformerThatATermMakesIsFresh).
+//     For kinds without a watch cache in the API server, such as Events, it takes 3 s and a list of all
+//     objects (TestAControllerOfEventsBegins).
+//   - A transform of the cache can remove what it likes, but not an object, nor its resourceVersion
+//     (TestATransformKeepsObjectsAndTheirVersions).
 //   - The lead function returns when all reconcilers, runnables and event handlers of the term have
 //     returned, however long that takes (TestAReconcilerThatIgnoresItsContextKeepsTheTerm,
 //     TestARunningEventHandlerKeepsTheTerm). Until then the Lease is held, or the process ends at

@@ -35,6 +35,16 @@ var mutations = []mutation.Mutation{
 		Caught: "TestReadsOfATermAreFresh",
 	},
 	{
+		Name: "a transform removes versions", File: "transform.go",
+		Old: "			object.SetResourceVersion(version)\n", New: "			_, _ = object, version\n",
+		Caught: "TestATransformKeepsObjectsAndTheirVersions",
+	},
+	{
+		Name: "a transform returns nil", File: "transform.go",
+		Old: "			after = before\n", New: "			_ = before\n",
+		Caught: "TestATransformKeepsObjectsAndTheirVersions",
+	},
+	{
 		Name: "event handlers are not removed", File: "term_cache.go",
 		Old: "		remove()\n", New: "		_ = remove\n", Caught: "TestEventHandlersEndWithTheirTerm",
 	},

@@ -64,7 +64,7 @@ func newProgram(t *testing.T, server *apisim.Server, name string) *program {
 	guarded := p.connection.Config()
 	guarded.Wrap(p.elector.WrapTransport)
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, k := range []string{"ConfigMap", "ConfigMapList", "Service"} {
+	for _, k := range []string{"ConfigMap", "ConfigMapList", "Service", "Event"} {
 		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}
 	p.standby = controllerruntime.Standby{
@@ -643,6 +643,37 @@ func TestAnInformerThatATermMakesIsFresh(t *testing.T) {
 		time.Sleep(time.Minute)
 		end()
 		require.NoError(t, <-terms.ended)
+		require.NoError(t, stop())
+	})
+}
+
+// Events have no watch cache in the API server, so no bookmark says that nothing has happened to them.
+func TestAControllerOfEventsBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		admin := newAdmin(t, server)
+		_, err := admin.client.CoreV1().Events("default").Create(t.Context(),
+			&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		p, terms, reconciled := newProgram(t, server, "a"), newTerms(), &calls{}
+		p.standby.Warm = []client.Object{&corev1.Event{}}
+		stop := p.start(terms.run, func(mgr manager.Manager) error {
+			return builder.ControllerManagedBy(mgr).For(&corev1.Event{}).Complete(reconcile.Func(
+				func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+					reconciled.add(r.Name)
+					return reconcile.Result{}, nil
+				}))
+		})
+		time.Sleep(time.Second)
+		admin.create("x") // the version of etcd is above that of the Events
+		for range 2 {
+			ctx, end := context.WithCancel(t.Context())
+			terms.begin <- ctx
+			time.Sleep(5 * time.Second)
+			assert.Equal(t, []string{"e"}, reconciled.take())
+			end()
+			require.NoError(t, <-terms.ended)
+		}
 		require.NoError(t, stop())
 	})
 }

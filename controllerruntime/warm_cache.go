@@ -74,7 +74,7 @@ func (w *warmCache) wrap(inner cache.NewCacheFunc) cache.NewCacheFunc {
 				source = selected.Source() // that of a shard's informer shows no objects of others
 			}
 			w.record(example, &fresh.Cache{Informer: informer, Source: source})
-			return informer
+			return transformed{informer}
 		}
 		var err error
 		w.Cache, err = inner(config, o)

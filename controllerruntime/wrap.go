@@ -3,10 +3,12 @@ package controllerruntime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,6 +37,11 @@ func WrapReconciler[T any, P interface {
 	*T
 	client.Object
 }](s *shard.Shard, reader client.Reader, inner reconcile.Reconciler) reconcile.Reconciler {
+	switch any(P(new(T))).(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		panic(fmt.Sprintf("controllerruntime: WrapReconciler[%T]: the kind of such objects is not known by their "+
+			"type: use WrapTypedReconciler, and set the kind in get", *new(T)))
+	}
 	return WrapTypedReconciler(s, func(ctx context.Context, r reconcile.Request) (P, error) {
 		obj := P(new(T))
 		return obj, reader.Get(ctx, r.NamespacedName, obj)

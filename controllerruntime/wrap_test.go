@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -170,5 +172,48 @@ func TestARequestIsNotDroppedForThePageOfAProxy(t *testing.T) {
 			func(context.Context, reconcile.Request) (reconcile.Result, error) { return result, nil },
 		)).Reconcile(ctx, x)
 		assert.Equal(t, r.failure, err)
+	})
+}
+
+// The kind of such objects has to be set before they are read.
+func TestObjectsWithoutATypeNeedAKind(t *testing.T) {
+	const remedy = "the kind of such objects is not known by their type: use WrapTypedReconciler, and set " +
+		"the kind in get"
+	assert.PanicsWithValue(t, "controllerruntime: WrapReconciler[unstructured.Unstructured]: "+remedy, func() {
+		controllerruntime.WrapReconciler[unstructured.Unstructured](nil, nil, nil)
+	})
+	assert.PanicsWithValue(t, "controllerruntime: WrapReconciler[v1.PartialObjectMetadata]: "+remedy, func() {
+		controllerruntime.WrapReconciler[metav1.PartialObjectMetadata](nil, nil, nil)
+	})
+	inReplica(t, func(ctx context.Context, s *shard.Shard, r *reader, admin kubernetes.Interface) {
+		create(ctx, t, admin)
+		time.Sleep(time.Minute)
+		for _, obj := range []client.Object{&metav1.PartialObjectMetadata{}, &unstructured.Unstructured{}} {
+			called := false
+			wrapped := controllerruntime.WrapTypedReconciler(s,
+				func(ctx context.Context, request reconcile.Request) (client.Object, error) {
+					var stored corev1.ConfigMap
+					if err := r.Get(ctx, request.NamespacedName, &stored); err != nil {
+						return nil, err
+					}
+					content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&stored)
+					if err != nil {
+						return nil, err
+					}
+					err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj)
+					if u, ok := obj.(*unstructured.Unstructured); ok {
+						u.Object, err = content, nil
+					}
+					obj.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+					return obj, err
+				}, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+					called = true
+					return result, nil
+				}))
+			got, err := wrapped.Reconcile(ctx, x)
+			assert.NoError(t, err)
+			assert.Equal(t, result, got)
+			assert.True(t, called)
+		}
 	})
 }

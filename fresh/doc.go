@@ -47,6 +47,15 @@
 // So each resource costs one list of one object and one watch. That takes one to two seconds, or as
 // long as the informer is behind. The rights of the informer are enough: list and watch.
 //
+// # Without a watch cache
+//
+// A resource that the API server does not cache has no bookmarks: events, what --watch-cache-sizes or
+// --watch-cache=false of kube-apiserver exclude, and those of some aggregated API servers. If the watch
+// has ended after 3 s without a bookmark, or its version is too old, Wait lists all objects, in pages of
+// 500, and keeps the key and version of each. It returns when the informer shows that list, or a later
+// state of its objects. That takes 3 s and the list, or as long as the informer is behind. After 30 s
+// Wait begins again with a watch.
+//
 // # A relist
 //
 // A watch may hang for minutes without an error, and versions of an aggregated API server may not be
@@ -62,6 +71,12 @@
 // with no other. Until then the informer has no watch. Client-go pauses for 0.8 to 1.6 s before the
 // list, and for up to 30 s if it has listed several times within two minutes.
 //
+// # Informers that show no more
+//
+// Wait has an error, and does not wait, for an informer that has been stopped
+// (TestAStoppedInformerIsNotWaitedFor), or whose transform removes the resourceVersion of objects
+// (TestATransformThatRemovesVersionsIsAnError).
+//
 // # Guaranteed
 //
 //   - When Wait has returned nil, every cache shows what the guarded clients of the terms before have
@@ -71,6 +86,9 @@
 //     that the API server had acknowledged before the call, or a later state (TestNoTermBeginsStale,
 //     TestWaitSeesThroughEveryLag). After a relist, too (TestAWatchThatHangsIsReplacedByAList,
 //     TestAnInformerWithoutComparableVersionsLists).
+//   - The same holds without a watch cache, and such a resource need not change for the wait to end
+//     (TestWithoutAWatchCacheEveryChangeIsWaitedFor, TestAListIsTheProofWithoutAWatchCache; on
+//     kube-apiserver: TestAQuietResourceWithoutAWatchCacheIsFresh).
 //   - Both end with their context, and the error names the resource that is behind, its version, and
 //     the one that it has to reach.
 //

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,9 +23,14 @@ import (
 )
 
 // ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
+// It is also that for an informer whose transform removes the versions of its objects.
 var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
 
-var errNoVersion = errors.New("fresh: an object has no version")
+var (
+	errStopped    = errors.New("fresh: the informer has been stopped, and shows no more changes")
+	errNoVersion  = errors.New("fresh: an object has no version")
+	errNoBookmark = errors.New("fresh: a watch has ended without a bookmark")
+)
 
 const (
 	// probeSeconds is how long a watch lasts that Wait opens. The API server sends a bookmark 2 s
@@ -48,10 +55,13 @@ type Cache struct {
 	// Resource is that of the objects, such as corev1.Resource("configmaps"). Empty: not known, and
 	// Wait lists.
 	Resource schema.GroupResource
-	// Informer has been started, and may have synced.
+	// Informer has been started, and may have synced. A transform of it must keep the resourceVersion,
+	// and must not return nil: client-go then drops whole lists. The error of Wait matches ErrNotComparable
+	// if the store has an object without its version. Required.
 	Informer cache.SharedInformer
 	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
 	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
+	// Required.
 	Source cache.ListerWatcher
 	// RelistAfter bounds a wait for what the informer's watch delivers. After it, or at once if the
 	// versions cannot be compared, the informer lists everything again, and Wait goes on until it shows
@@ -63,6 +73,10 @@ type Cache struct {
 func (c Cache) validate() error {
 	_, relister := c.Source.(*Relister)
 	switch {
+	case c.Informer == nil:
+		return fmt.Errorf("fresh: Cache.Informer of %s: must not be nil", c.Resource)
+	case c.Source == nil:
+		return fmt.Errorf("fresh: Cache.Source of %s: must not be nil", c.Resource)
 	case c.RelistAfter < 0:
 		return fmt.Errorf("fresh: Cache.RelistAfter of %s: must not be negative (got %v)", c.Resource, c.RelistAfter)
 	case c.RelistAfter > 0 && !relister:
@@ -94,8 +108,8 @@ func Source[List runtime.Object](resource interface {
 //
 // Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
 // its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
-// that the API server has forbidden for 15 s, or matches [ErrNotComparable]. Cache.RelistAfter has the
-// informer list instead.
+// that the API server has forbidden for 15 s, or of an informer that has been stopped, or matches
+// [ErrNotComparable]. Cache.RelistAfter has the informer list instead of the last.
 func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
 
 // WaitLatest returns nil when every cache shows each write of any client that the API server had
@@ -156,16 +170,16 @@ func (c Cache) waitForList(ctx context.Context) error {
 }
 
 // wait waits until the informer has reached floor; empty: until it has synced. It asks the API server
-// for the last change up to floor only after delay.
+// what the informer has missed up to floor only after delay.
 func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var probing sync.WaitGroup
 	defer probing.Wait()
 	defer cancel()
-	lowered := make(chan string, 1)
+	lowered, shown := make(chan string, 1), make(chan struct{})
 	probing.Go(func() {
 		if floor != "" && (delay == 0 || clock.Sleep(ctx, delay)) {
-			c.lower(ctx, floor, lowered)
+			c.probe(ctx, floor, lowered, shown)
 		}
 	})
 	poll := time.NewTicker(pollInterval)
@@ -177,13 +191,20 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 			reached, err = c.Informer.HasSynced(), nil
 		}
 		switch {
+		case c.Informer.IsStopped():
+			return fmt.Errorf("%w: %s", errStopped, c.Resource)
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
+		case floor != "" && (reached || at == "") && c.stripped():
+			return fmt.Errorf("%w: %s: a transform of the informer must keep metadata.resourceVersion", ErrNotComparable,
+				c.Resource)
 		case reached:
 			return nil
 		}
 		select {
 		case floor = <-lowered:
+		case <-shown:
+			return nil
 		case <-poll.C:
 		case <-ctx.Done():
 			return fmt.Errorf("fresh: the cache of %s is at version %q, and has to reach %q: %w", c.Resource, at, floor,
@@ -195,10 +216,10 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 // floor returns the version of a consistent list, as soon as one succeeds. Empty: the objects have no
 // versions, and the informer has synced.
 func (c Cache) floor(ctx context.Context) (string, error) {
-	source := cache.ToListerWatcherWithContext(c.Source)
+	source := c.source()
 	var refused time.Time // since when the list is forbidden; zero: it is not
 	for {
-		list, err := listOne(ctx, source)
+		list, err := listPage(ctx, source, metav1.ListOptions{Limit: 1})
 		if err == nil {
 			var version string
 			version, err = versionOf(list)
@@ -213,6 +234,8 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 			}
 		}
 		switch {
+		case c.Informer.IsStopped():
+			return "", fmt.Errorf("%w: %s", errStopped, c.Resource)
 		case !kube.Forbidden(err):
 			refused = time.Time{}
 		case refused.IsZero():
@@ -226,65 +249,133 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 	}
 }
 
-// listOne returns a consistent list of one object.
-func listOne(ctx context.Context, source cache.ListerWatcherWithContext) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+// source is for requests of Wait itself: a Relister takes those that it gets for its informer's.
+func (c Cache) source() cache.ListerWatcherWithContext {
+	if r, ok := c.Source.(*Relister); ok {
+		return r.source
+	}
+	return cache.ToListerWatcherWithContext(c.Source)
 }
 
-// lower sends the version of the last change up to floor, once it is known, unless the informer has
-// reached that.
-func (c Cache) lower(ctx context.Context, floor string, lowered chan<- string) {
-	for ctx.Err() == nil {
-		if at := c.version(); at != "" {
-			if last, ok := c.lastChange(ctx, at, floor); ok {
-				lowered <- last
-				return
-			}
+// listPage returns a list, or one page of it.
+func listPage(
+	ctx context.Context, source cache.ListerWatcherWithContext, o metav1.ListOptions,
+) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return source.ListWithContext(ctx, o)
+}
+
+// probe lowers floor to the version of the last change up to it, unless the informer has reached that.
+// If no watch can say which that is, probe lists all objects, and closes shown when the informer shows
+// that list.
+func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, shown chan<- struct{}) {
+	for ; ctx.Err() == nil; clock.Sleep(ctx, retryInterval) {
+		at := c.version()
+		if at == "" {
+			continue
 		}
-		if !clock.Sleep(ctx, retryInterval) {
+		last, err := c.lastChange(ctx, at, floor)
+		if err == nil {
+			lowered <- last
+			return
+		}
+		if !errors.Is(err, errNoBookmark) {
+			continue
+		}
+		if all, err := c.list(ctx, floor); err == nil && c.shows(ctx, all) {
+			close(shown)
 			return
 		}
 	}
 }
 
-// lastChange returns the version of the last change in (at, floor], or at if there is none. ok is
-// false if the watch has ended too early to know.
-func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, ok bool) {
+// shows waits until the informer shows a list, for as long as a request may take: the list is then
+// asked for again.
+func (c Cache) shows(ctx context.Context, all contents) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	for !all.shownBy(c.Informer.GetStore().List()) {
+		if !clock.Sleep(ctx, retryInterval) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastChange returns the version of the last change in (at, floor], or at if there is none. The error
+// matches errNoBookmark if another watch would not say it either.
+func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	seconds := probeSeconds
 	w, err := kube.Watch(ctx, clock.System(), requestTimeout, func(ctx context.Context) (watch.Interface, error) {
-		return cache.ToListerWatcherWithContext(c.Source).WatchWithContext(ctx, metav1.ListOptions{
+		w, err := c.source().WatchWithContext(ctx, metav1.ListOptions{
 			ResourceVersion: at, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
 		})
+		if err != nil {
+			return nil, err
+		}
+		return drained{w}, nil
 	})
 	if err != nil {
-		return "", false
+		return "", ended(err)
 	}
 	defer w.Stop()
+	defer cancel() // before Stop, which reads to the end
 	for {
-		var event watch.Event // without an object if the watch has ended
+		var event watch.Event
 		select {
-		case event = <-w.ResultChan():
+		case e, open := <-w.ResultChan():
+			if !open {
+				return "", errNoBookmark
+			}
+			event = e
 		case <-ctx.Done():
-			return "", false
+			return "", context.Cause(ctx)
+		}
+		if event.Type == watch.Error {
+			return "", ended(apierrors.FromObject(event.Object))
 		}
 		version, err := versionOf(event.Object)
-		if err != nil || event.Type == watch.Error || version == "" {
-			return "", false
+		if err != nil {
+			return "", err
 		}
 		reached, err := reaches(version, floor)
 		switch {
 		case err != nil:
-			return "", false
+			return "", err
 		case reached && version == floor && event.Type != watch.Bookmark:
-			return version, true
+			return version, nil
 		case reached:
-			return at, true
+			return at, nil
+		case version == "":
+			return "", errNoVersion
 		case event.Type != watch.Bookmark:
 			at = version
 		}
 	}
+}
+
+// drained is a watch that is read to its end when it is stopped. One that passes on the events of another
+// may otherwise wait for ever for a reader of the next one: watch.Filter of apimachinery, which
+// controller-runtime has in watches of metadata.
+type drained struct{ watch.Interface }
+
+// Stop implements [watch.Interface].
+func (w drained) Stop() {
+	w.Interface.Stop()
+	for range w.ResultChan() { //nolint:revive // until it is closed
+	}
+}
+
+// ended returns the error of a watch, which matches errNoBookmark if the API server has forgotten what
+// the informer has missed.
+func ended(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return fmt.Errorf("%w: %w", errNoBookmark, err)
+	}
+	return err
 }
 
 // version is that up to which the informer's store is complete; empty: none is known.
@@ -293,6 +384,15 @@ func (c Cache) version() string {
 		return ""
 	}
 	return c.Informer.GetStore().LastStoreSyncResourceVersion()
+}
+
+// stripped reports whether the informer's store has objects without their versions. Its own version may
+// be missing for another reason: something has answered a list without one.
+func (c Cache) stripped() bool {
+	return slices.ContainsFunc(c.Informer.GetStore().List(), func(o any) bool {
+		version, err := versionOf(o)
+		return err == nil && version == ""
+	})
 }
 
 // versioned reports whether the objects of a list have versions: those of a fake clientset have

@@ -23,8 +23,67 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a quiet resource waits for the informer's bookmark", File: "fresh.go",
-		Old: "			c.lower(ctx, floor, lowered)\n", New: "			_ = c.lower\n",
+		Old: "			c.probe(ctx, floor, lowered, shown)\n", New: "			_ = c.probe\n",
 		Caught: "TestWaitForAQuietResourceTakesASecond",
+	},
+	{
+		Name: "a watch without a bookmark is tried for ever", File: "fresh.go",
+		Old: "				return \"\", errNoBookmark\n", New: "				return \"\", errNoVersion\n",
+		Caught: "TestAListIsTheProofWithoutAWatchCache",
+	},
+	{
+		Name: "a watch that is too old is tried for ever", File: "fresh.go",
+		Old: "if apierrors.IsResourceExpired(err) || ", New: "if err == nil && apierrors.IsResourceExpired(err) || ",
+		Caught: "TestAWatchThatIsTooOldIsNoProof",
+	},
+	{
+		Name: "an old state of an object is taken for that of the list", File: "contents.go",
+		Old: "err != nil || !reached {\n			return", New: "err != nil || !reached && !listed {\n			return",
+		Caught: "TestWithoutAWatchCacheEveryChangeIsWaitedFor",
+	},
+	{
+		Name: "an object that was deleted may be shown", File: "contents.go",
+		Old: "			least = l.version\n", New: "			least = version\n",
+		Caught: "TestWithoutAWatchCacheEveryChangeIsWaitedFor",
+	},
+	{
+		Name: "an object that was created may be missing", File: "contents.go",
+		Old: "	return missing == 0\n", New: "	return missing >= 0\n",
+		Caught: "TestWithoutAWatchCacheEveryChangeIsWaitedFor",
+	},
+	{
+		Name: "a page need not be of its list", File: "contents.go",
+		Old: " || version != all.version {", New: " {", Caught: "TestAnOddPageIsNoProof",
+	},
+	{
+		Name: "a list may be older than the floor", File: "contents.go",
+		Old: "err != nil || !reached || version", New: "err != nil || reached && !reached || version",
+		Caught: "TestAnOddPageIsNoProof",
+	},
+	{
+		Name: "a list of Wait is taken for the informer's", File: "fresh.go",
+		Old: "		return r.source\n", New: "		_ = r\n",
+		Caught: "TestAWaitThatBeginsDuringARelistDoesNotHinderIt",
+	},
+	{
+		Name: "a watch that passes on events is not read to its end", File: "fresh.go",
+		Old: "	for range w.ResultChan() {", New: "	for range make([]struct{}, 0) {",
+		Caught: "TestAWatchThatPassesOnEventsLeavesNoGoroutine",
+	},
+	{
+		Name: "objects without a version are waited for", File: "fresh.go",
+		Old: "(reached || at == \"\") && c.stripped():", New: "(reached && at == \"\") && c.stripped():",
+		Caught: "TestATransformThatRemovesVersionsIsAnError",
+	},
+	{
+		Name: "a stopped informer is waited for", File: "fresh.go",
+		Old: "		case c.Informer.IsStopped():\n			return fmt", New: "		case err == errNoVersion:\n			return fmt",
+		Caught: "TestAStoppedInformerIsNotWaitedFor",
+	},
+	{
+		Name: "a stopped informer is waited for to list", File: "relister.go",
+		Old: "		case c.Informer.IsStopped():", New: "		case r == nil:",
+		Caught: "TestAStoppedInformerIsNotWaitedFor",
 	},
 	{
 		Name: "an informer that has not synced is fresh", File: "fresh.go",

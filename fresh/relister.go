@@ -177,7 +177,10 @@ func (r *Relister) relist(ctx context.Context, c Cache) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
-		if r.shown(current, c) {
+		switch {
+		case c.Informer.IsStopped():
+			return fmt.Errorf("%w: %s", errStopped, c.Resource)
+		case r.shown(current, c):
 			return nil
 		}
 		select {

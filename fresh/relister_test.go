@@ -168,6 +168,25 @@ func TestManyWaitsRelistInTurns(t *testing.T) {
 	})
 }
 
+// A list of Wait itself, while another Wait has the informer list, is not the informer's.
+func TestAWaitThatBeginsDuringARelistDoesNotHinderIt(t *testing.T) {
+	inRelister(t, nil, func(s *standby) {
+		s.connection.Inject(apisim.Faults{WatchLag: time.Hour})
+		s.write()
+		ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+		defer cancel()
+		var waits sync.WaitGroup
+		for begin := range 10 {
+			waits.Go(func() {
+				time.Sleep(time.Duration(begin) * time.Second)
+				assert.NoError(t, fresh.WaitLatest(ctx, s.cache))
+			})
+		}
+		waits.Wait()
+		assert.Equal(t, s.written.Load(), s.shown())
+	})
+}
+
 func TestOnlyARelisterRelists(t *testing.T) {
 	inStandby(t, func(s *standby) {
 		s.cache.RelistAfter = time.Second

@@ -19,7 +19,7 @@ const checkLasts = time.Hour
 // hour by the result.
 func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "fencing"}
-	s := register(f, &standing{
+	s := register(f, "fences", &standing{
 		records: map[string]record{}, checks: map[string]check{},
 		fences: prometheus.NewDesc("bellwether_fencing_fences", "Fences that are there, by phase.", []string{"phase"},
 			nil),

@@ -170,7 +170,32 @@ func TestSeveralInOneProcess(t *testing.T) {
 	assert.NoError(t, electionAs(both, "election", "census"))
 }
 
-// The series that alerts query exist.
+// A replica has 34 metrics. One error names one of them, and the remedy.
+func TestTheErrorOfARegistryNamesTheMetric(t *testing.T) {
+	for name, add := range map[string]func(prometheus.Registerer) error{
+		"shardlease":     func(a prometheus.Registerer) error { return metrics.Replica(a, &replica.Config{}) },
+		"endpoints":      func(a prometheus.Registerer) error { _, err := metrics.Endpoints(a); return err },
+		"fencing":        func(a prometheus.Registerer) error { _, err := metrics.Fencing(a); return err },
+		"leaderelection": func(a prometheus.Registerer) error { _, err := metrics.LeaderElection(a); return err },
+		"leaderforlife":  func(a prometheus.Registerer) error { _, err := metrics.LeaderForLife(a); return err },
+		"sharder":        func(a prometheus.Registerer) error { _, err := metrics.Sharder(a); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.EqualError(t, add(nil), "metrics: registry of "+name+": must not be nil")
+			a := prometheus.NewRegistry()
+			require.NoError(t, add(a))
+			err := add(a)
+			assert.ErrorAs(t, err, &prometheus.AlreadyRegisteredError{})
+			assert.Regexp(t, "^metrics: bellwether_"+name+"_[a-z_]+ is in the registry already: tell two elections or "+
+				"rings of a process apart by a label, as in prometheus.WrapRegistererWith\\(.*"+
+				"duplicate metrics collector registration attempted$", err.Error())
+			assert.NotContains(t, err.Error(), "\n")
+			other := prometheus.WrapRegistererWith(prometheus.Labels{"b": "c"}, a)
+			assert.Regexp(t, "^metrics: register bellwether_"+name+"_[a-z_]+: ", add(other))
+		})
+	}
+}
+
 // A program that has hooks of its own sets them in Tune, and calls those of the metrics.
 func TestTuneMayWrapTheHooksOfAReplica(t *testing.T) {
 	var called bool

@@ -2,26 +2,45 @@ package metrics
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// factory registers the collectors of one package. err returns all errors.
+// factory registers the collectors of one package. err returns what is wrong with the first of them.
 type factory struct {
 	registry  prometheus.Registerer
 	subsystem string
-	errs      []error
+	problem   error
 }
 
-func (f *factory) err() error { return errors.Join(f.errs...) }
+func (f *factory) err() error { return f.problem }
 
-func register[C prometheus.Collector](f *factory, c C) C {
-	f.errs = append(f.errs, f.registry.Register(c))
+// register registers a metric. The metrics after one that cannot be registered are not: most often
+// they fail for the same reason.
+func register[C prometheus.Collector](f *factory, name string, c C) C {
+	if f.problem != nil {
+		return c
+	}
+	if f.registry == nil {
+		f.problem = fmt.Errorf("metrics: registry of %s: must not be nil", f.subsystem)
+		return c
+	}
+	err := f.registry.Register(c)
+	var twice prometheus.AlreadyRegisteredError
+	switch {
+	case errors.As(err, &twice):
+		f.problem = fmt.Errorf("metrics: bellwether_%s_%s is in the registry already: tell two elections or rings "+
+			"of a process apart by a label, as in prometheus.WrapRegistererWith(prometheus.Labels{\"election\": "+
+			"\"census\"}, registry): %w", f.subsystem, name, err)
+	case err != nil:
+		f.problem = fmt.Errorf("metrics: register bellwether_%s_%s: %w", f.subsystem, name, err)
+	}
 	return c
 }
 
 func (f *factory) gauge(name, help string) prometheus.Gauge {
-	return register(f,
+	return register(f, name,
 		prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
 			Help: help,
@@ -29,7 +48,7 @@ func (f *factory) gauge(name, help string) prometheus.Gauge {
 }
 
 func (f *factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	return register(f,
+	return register(f, name,
 		prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
 			Help: help,
@@ -37,7 +56,7 @@ func (f *factory) gauges(name, help string, labels ...string) *prometheus.GaugeV
 }
 
 func (f *factory) counter(name, help string) prometheus.Counter {
-	return register(f,
+	return register(f, name,
 		prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
 			Help: help,
@@ -45,7 +64,7 @@ func (f *factory) counter(name, help string) prometheus.Counter {
 }
 
 func (f *factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return register(f,
+	return register(f, name,
 		prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "bellwether", Subsystem: f.subsystem, Name: name,
 			Help: help,
@@ -53,13 +72,13 @@ func (f *factory) counters(name, help string, labels ...string) *prometheus.Coun
 }
 
 func (f *factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	return register(f, prometheus.NewHistogram(prometheus.HistogramOpts{
+	return register(f, name, prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help, Buckets: buckets,
 	}))
 }
 
 func (f *factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return register(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	return register(f, name, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "bellwether", Subsystem: f.subsystem, Name: name, Help: help, Buckets: buckets,
 	}, labels))
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 // Replica registers all parts of a sharded replica, and sets their hooks. Call it before
 // replica.New. The Tune that c has comes after it: hooks that Tune sets must call those that are there.
+// Its error names the first metric that cannot be registered.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	lease, leaseErr := ShardLease(registry)
 	election, electionErr := LeaderElection(registry)
@@ -35,7 +37,7 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 			tune(p)
 		}
 	}
-	return errors.Join(leaseErr, electionErr, shardErr, err)
+	return cmp.Or(leaseErr, electionErr, shardErr, err) // most often all for the same reason
 }
 
 // Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the

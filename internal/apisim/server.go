@@ -30,6 +30,9 @@ type Resource struct {
 	StatusAtCreation bool
 	// Graceful objects end before they are gone, as Pods.
 	Graceful bool
+	// Uncached resources have no watch cache, as Events: their watches get no bookmarks, except for the
+	// end of the initial events.
+	Uncached bool
 	// Fields select besides metadata.name and metadata.namespace, such as spec.nodeName.
 	Fields []string
 }
@@ -46,7 +49,7 @@ var builtin = []Resource{
 	},
 	{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Kind: "Event",
-		Namespaced: true,
+		Namespaced: true, Uncached: true,
 	},
 	{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"},
 	{

@@ -110,7 +110,7 @@ func (w *watch) keep(ctx context.Context, query url.Values) {
 	if limit > 0 {
 		timers = append(timers, time.AfterFunc(limit, func() { w.body.end(nil) }))
 	}
-	if query.Get("allowWatchBookmarks") == "true" {
+	if query.Get("allowWatchBookmarks") == "true" && !w.Uncached {
 		bookmark := func() {
 			w.server.mu.Lock()
 			defer w.server.mu.Unlock()

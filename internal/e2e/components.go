@@ -65,6 +65,7 @@ func (c *ControlPlane) startServers(options Options) error {
 			"--kubelet-client-key=" + c.path(kubeletClientKey),
 		}
 	}
+	listen = append(listen, options.APIServer...)
 	var err error
 	c.Etcd, err = c.component("etcd",
 		"--data-dir="+c.path("etcd"),

@@ -40,6 +40,8 @@ type Options struct {
 	// AuditPolicy is the audit policy of the API server, as a file. Default: metadata of all
 	// requests, when they are over.
 	AuditPolicy string
+	// APIServer are more flags of the API server, such as --watch-cache-sizes=configmaps#0.
+	APIServer []string
 	// Progress gets the progress of a build of the control plane, see [Binaries]. Default
 	// os.Stderr.
 	Progress io.Writer

@@ -43,9 +43,10 @@ import (
 //
 // Its first list is consistent: it asks for the present state, by pages, and not for what a cache
 // of the API server holds. If lw sets no label selector, the informer uses [Shard.Selector]. A
-// transform cannot remove the ring's labels and annotations, the UID or the resourceVersion. Leave
-// client-go's feature gate AtomicFIFO on, its default: without it a shard remembers every object
-// that it has let go of, for the life of the process.
+// transform cannot remove the ring's labels and annotations, the UID or the resourceVersion. If it
+// returns nil, the object stays in the cache as it is. Leave client-go's feature gate AtomicFIFO on,
+// its default: without it a shard remembers every object that it has let go of, for the life of the
+// process.
 //
 // An object that leaves the cache of a shard was deleted or is another shard's now.
 func (s *Shard) NewInformer(

@@ -561,6 +561,29 @@ func TestTransformsLeaveTheRecordAlone(t *testing.T) {
 	})
 }
 
+// Client-go drops a list with one nil object: no object would be in the cache.
+func TestATransformHidesNoObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.within(func(r *replica) {
+			for _, name := range []string{"x", "y"} {
+				w.create(name)
+				r.assign(name)
+			}
+			informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+			require.NoError(t, informer.SetTransform(func(obj any) (any, error) {
+				if o, ok := obj.(*corev1.ConfigMap); ok && o.Name == "x" {
+					return obj, nil
+				}
+				return nil, nil
+			}))
+			r.running.Go(func() { informer.RunWithContext(r.ctx) })
+			time.Sleep(time.Minute)
+			assert.ElementsMatch(t, []string{"default/x", "default/y"}, informer.GetStore().ListKeys())
+		}))
+	})
+}
+
 func TestClientsHaveToBeGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

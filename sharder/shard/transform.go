@@ -10,7 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// preserveRecord returns a transform that keeps what a shard needs of an object.
+// preserveRecord returns a transform that keeps what a shard needs of an object. It does not return nil:
+// client-go drops a list with one nil object, and with it all other objects.
 func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
@@ -20,7 +21,11 @@ func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.Transf
 		uid, version := before.GetUID(), before.GetResourceVersion()
 		labels := entries(before.GetLabels(), n.Shard, n.Drain, n.Seal)
 		annotations := entries(before.GetAnnotations(), n.Owner, n.Record)
+		whole := obj
 		obj, err := transform(obj)
+		if err == nil && obj == nil {
+			obj = whole
+		}
 		if after, ok := obj.(metav1.Object); ok && err == nil {
 			after.SetUID(uid)
 			after.SetResourceVersion(version)

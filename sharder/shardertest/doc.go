@@ -22,8 +22,11 @@
 //
 // # What the fakes do not have
 //
-//   - Versions: objects have no resourceVersion, and writes do not conflict. Do not let two replicas
-//     race on one object.
+//   - Versions: client-go's fakes give objects no resourceVersion, and their writes do not conflict.
+//     That of controller-runtime does: an update of what it has changed since is a conflict. It does
+//     not see changes by other clients. Do not let two replicas race on one object.
+//   - Field managers: server-side apply creates an object, or merges the fields that it is given into
+//     one. It removes no field that was applied before, and finds no conflict.
 //   - A guard: work is admitted although no client is guarded, and nothing refuses its late writes.
 //   - Finalizers: what is deleted is gone at once. Test a deletion with one on an API server.
 //   - Admission, defaults, validation, garbage collection, and other field selectors than by the fakes

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,6 +57,47 @@ func (o objects) Patch(gvr schema.GroupVersionResource, obj runtime.Object, ns s
 	options ...metav1.PatchOptions,
 ) error {
 	return o.stored(obj, func(obj runtime.Object) error { return o.ObjectTracker.Patch(gvr, obj, ns, options...) })
+}
+
+// Apply implements ObjectTracker. An object that does not exist is created.
+func (o objects) Apply(gvr schema.GroupVersionResource, obj runtime.Object, ns string,
+	options ...metav1.PatchOptions,
+) error {
+	applied, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return o.ObjectTracker.Apply(gvr, obj, ns, options...)
+	}
+	switch found, err := o.Get(gvr, ns, applied.GetName()); {
+	case apierrors.IsNotFound(err):
+		kind, err := o.mapper.KindFor(gvr)
+		if err != nil {
+			return fmt.Errorf("shardertest: %w", err)
+		}
+		created := applied.DeepCopy()
+		created.SetGroupVersionKind(kind)
+		return o.Create(gvr, created, ns)
+	case err != nil:
+		return err
+	default:
+		merged, ok := found.(*unstructured.Unstructured)
+		if !ok { // client-go knows how to merge by the tags of a Go type
+			return o.ObjectTracker.Apply(gvr, obj, ns, options...)
+		}
+		merge(merged.Object, applied.DeepCopy().Object)
+		return o.Update(gvr, merged, ns)
+	}
+}
+
+// merge sets the fields of from in into.
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		old, isMap := into[key].(map[string]any)
+		if fields, ok := value.(map[string]any); ok && isMap {
+			merge(old, fields)
+		} else {
+			into[key] = value
+		}
+	}
 }
 
 // stored stores an object as its Go type, if it has one.
