@@ -196,7 +196,7 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrNotComparable, c.Resource, err)
 		case floor != "" && (reached || at == "") && c.stripped():
-			return fmt.Errorf("%w: %s: a transform of the informer must keep metadata.resourceVersion", ErrNotComparable,
+			return fmt.Errorf("%w: %s: a transform must keep metadata.resourceVersion", ErrNotComparable,
 				c.Resource)
 		case reached:
 			return nil
@@ -365,7 +365,7 @@ type drained struct{ watch.Interface }
 // Stop implements [watch.Interface].
 func (w drained) Stop() {
 	w.Interface.Stop()
-	for range w.ResultChan() { //nolint:revive // until it is closed
+	for range w.ResultChan() { // until it is closed
 	}
 }
 

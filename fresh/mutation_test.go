@@ -38,7 +38,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "an old state of an object is taken for that of the list", File: "contents.go",
-		Old: "err != nil || !reached {\n			return", New: "err != nil || !reached && !listed {\n			return",
+		Old:    "err != nil || !reached {\n			return",
+		New:    "err != nil || !reached && !listed {\n			return",
 		Caught: "TestWithoutAWatchCacheEveryChangeIsWaitedFor",
 	},
 	{
@@ -77,7 +78,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a stopped informer is waited for", File: "fresh.go",
-		Old: "		case c.Informer.IsStopped():\n			return fmt", New: "		case err == errNoVersion:\n			return fmt",
+		Old:    "		case c.Informer.IsStopped():\n			return fmt",
+		New:    "		case err == errNoVersion:\n			return fmt",
 		Caught: "TestAStoppedInformerIsNotWaitedFor",
 	},
 	{

@@ -58,7 +58,7 @@ func TestATransformThatRemovesVersionsIsAnError(t *testing.T) {
 				assert.Less(t, time.Since(begin), time.Second)
 				require.ErrorIs(t, err, fresh.ErrNotComparable)
 				assert.ErrorContains(t, err,
-					"configmaps: a transform of the informer must keep metadata.resourceVersion")
+					"configmaps: a transform must keep metadata.resourceVersion")
 			})
 		})
 	}
@@ -136,7 +136,7 @@ func TestAStoppedInformerIsNotWaitedFor(t *testing.T) {
 				defer cancel()
 				begin := time.Now()
 				err := fresh.Wait(ctx, s.cache)
-				require.ErrorContains(t, err, "fresh: the informer has been stopped, and shows no more changes: configmaps")
+				require.ErrorContains(t, err, "the informer has been stopped, and shows no more changes: configmaps")
 				assert.GreaterOrEqual(t, time.Since(begin), stopped)
 				assert.LessOrEqual(t, time.Since(begin), 15*time.Second, "client-go repeats a list for 10 s")
 			})

@@ -67,8 +67,8 @@ func elapsed(p *sim.Process) time.Duration {
 func (l *book) Hold(since, until time.Duration, guarded bool) {
 	l.set(func(e *lease.Entries) { e.Since, e.Until, e.Guarded = since, until, guarded })
 }
-func (l *book) Free() { l.set(func(e *lease.Entries) { e.Until = 0 }) }
-func (l *book) Send() { l.set(func(e *lease.Entries) { e.Open++ }) }
+func (l *book) Free()                     { l.set(func(e *lease.Entries) { e.Until = 0 }) }
+func (l *book) Send()                     { l.set(func(e *lease.Entries) { e.Open++ }) }
 func (l *book) Begin(uint64) (end func()) { return func() {} }
 
 func (l *book) Answer(until time.Duration) {

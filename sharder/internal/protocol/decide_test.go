@@ -367,7 +367,8 @@ func TestNoDecisionTakesARootFromWhoMayBeAtWork(t *testing.T) {
 		target := rapid.SampledFrom([]OwnerEpoch{inA, inB, inC}).Draw(t, "target")
 		s := Situation{
 			Target: Claim{
-				OwnerEpoch: target, Current: rapid.Bool().Draw(t, "current"), Renewing: rapid.Bool().Draw(t, "renewing"),
+				OwnerEpoch: target, Current: rapid.Bool().Draw(t, "current"),
+				Renewing: rapid.Bool().Draw(t, "renewing"),
 			},
 			Owner: lives.Draw(t, "owner"),
 		}
