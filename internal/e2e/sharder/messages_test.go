@@ -40,10 +40,6 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 			kind: secrets,
 			want: []string{"sharder: not allowed to list secrets: grant the verb"},
 		},
-		"no such resource, sharder": {
-			kind: comets, args: []string{"-without-shard"},
-			want: []string{"comets", "is its CustomResourceDefinition installed?"},
-		},
 		"no such resource, shard": {
 			kind: comets, args: []string{"-without-sharder"},
 			want: []string{"comets", "is its CustomResourceDefinition installed?"},
@@ -71,6 +67,19 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A sharder may start before its only resource is served.
+func TestASharderThatWaitsForAResourceSaysSo(t *testing.T) {
+	t.Parallel()
+	e2e.Repeat(t, func(t *testing.T) {
+		f := newFleet(t, configMaps)
+		config := f.user("a")
+		f.kinds = []kind{comets}
+		p := f.startAs(config, "a", "-without-shard")
+		f.requireLog(p, "objects of some resources are not distributed")
+		assert.Contains(t, f.log(p), "is its CustomResourceDefinition installed?")
+	})
 }
 
 func TestSharderWithARateLimitSaysSo(t *testing.T) {
