@@ -2,6 +2,7 @@ package fresh_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,16 +76,17 @@ func TestAnInformerWhoseTransformRemovesVersionsLists(t *testing.T) {
 // An odd answer to a list of the informer leaves its store without a version, and is no transform.
 func TestAListWithoutAVersionIsWaitedFor(t *testing.T) {
 	inStandby(t, func(s *standby) {
-		source, odd := cache.ToListerWatcherWithContext(s.cache.Source), true
+		source := cache.ToListerWatcherWithContext(s.cache.Source)
+		var even atomic.Bool
 		s.cache.Informer = cache.NewSharedIndexInformer(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				if odd {
+				if !even.Load() {
 					return &corev1.ConfigMapList{}, nil
 				}
 				return source.ListWithContext(ctx, o)
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				if odd {
+				if !even.Load() {
 					return nil, errUnreachable
 				}
 				return source.WatchWithContext(ctx, o)
@@ -95,7 +97,7 @@ func TestAListWithoutAVersionIsWaitedFor(t *testing.T) {
 		defer cancel()
 		go s.cache.Informer.RunWithContext(ctx)
 		require.True(s.t, cache.WaitForCacheSync(ctx.Done(), s.cache.Informer.HasSynced))
-		time.AfterFunc(10*time.Second, func() { odd = false })
+		time.AfterFunc(10*time.Second, func() { even.Store(true) })
 		s.write()
 		assert.GreaterOrEqual(t, s.requireFresh(), 10*time.Second)
 	})
