@@ -43,8 +43,7 @@ func (e *session) work(ctx context.Context, hanging bool) {
 
 // finish ends the work on an object.
 func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
-	var held heldBackError
-	var undone *undoneError
+	var held heldError
 	switch {
 	case ctx.Err() != nil:
 		e.queue.done(i, false)
@@ -55,15 +54,11 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		}
 		e.queue.done(i, placed)
 	case errors.As(err, &held):
-		if !e.queue.hold(i, held.until, &held.Root) {
+		if !e.queue.hold(i, held) {
 			notify(e.unsettle) // a scan will find it
 		}
 	case errors.Is(err, errRootless):
 		e.queue.retry(i, time.Now()) // or a scan will find it
-	case errors.As(err, &undone):
-		if !e.queue.hold(i, time.Now().Add(undone.wait), nil) {
-			notify(e.unsettle) // a scan will find it
-		}
 	default:
 		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
 			e.note(ctx, i, err)

@@ -80,13 +80,7 @@ func TestANewObjectGetsALivingOwnerAtOnce(t *testing.T) {
 	})
 	t.Run("one shard has died", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			for _, name := range living {
-				w.shard(name)
-			}
-			x := w.shard("x")
-			w.sharder(w.config())
-			w.create(20, "old")
-			time.Sleep(10 * time.Second)
+			x := w.withX(w.config())
 			x.kill()
 			for i := range 12 { // it is silent for 10 s from the second one on
 				time.Sleep(10 * time.Second)
@@ -102,13 +96,7 @@ func TestANewObjectGetsALivingOwnerAtOnce(t *testing.T) {
 	})
 	t.Run("a shard returns", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			for _, name := range living {
-				w.shard(name)
-			}
-			x := w.shard("x")
-			w.sharder(w.config())
-			w.create(20, "old")
-			time.Sleep(10 * time.Second)
+			x := w.withX(w.config())
 			x.connection.Inject(apisim.Faults{Refuse: apisim.Always})
 			time.Sleep(17 * time.Second)
 			w.create(20, "new")
@@ -122,17 +110,22 @@ func TestANewObjectGetsALivingOwnerAtOnce(t *testing.T) {
 	})
 }
 
-// withoutX has four shards. x is silent, but not proved dead. It returns an object of x.
-func (w *world) withoutX(c Config) (o *metav1.PartialObjectMetadata) {
-	shards := map[string]*testShard{}
-	for _, name := range []string{"a", "b", "c", "x"} {
-		shards[name] = w.shard(name)
+// withX has the shards a, b, c and x, with 20 objects. It returns x.
+func (w *world) withX(c Config) (x *testShard) {
+	for _, name := range []string{"a", "b", "c"} {
+		w.shard(name)
 	}
+	x = w.shard("x")
 	w.sharder(c)
 	w.create(20, "old")
 	time.Sleep(10 * time.Second)
 	w.requirePlaced(20, "a", "b", "c", "x")
-	shards["x"].kill()
+	return x
+}
+
+// withoutX is withX when x is silent, but not proved dead. It returns an object of x.
+func (w *world) withoutX(c Config) (o *metav1.PartialObjectMetadata) {
+	w.withX(c).kill()
 	time.Sleep(15 * time.Second)
 	for _, o := range w.objects() {
 		if w.keys.ShardOf(&o) == "x" {

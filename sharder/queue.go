@@ -203,13 +203,21 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	return q.delay(i, now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff)))
 }
 
-// hold is retry at a time, before which nothing is to be done, unless the specification of a root is no
-// longer that of a version; nil: in any case.
-func (q *queue) hold(i *item, due time.Time, unless *protocol.Root) bool {
+// heldError means that nothing is to be done about an object before a time, unless the specification of a
+// root is no longer that of a version; nil: in any case.
+type heldError struct {
+	until  time.Time
+	unless *protocol.Root
+}
+
+func (e heldError) Error() string { return "held until " + e.until.Format(time.TimeOnly) }
+
+// hold is retry when an item is not held any more.
+func (q *queue) hold(i *item, e heldError) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i.held, i.unless = true, unless
-	return q.delay(i, due)
+	i.held, i.unless = true, e.unless
+	return q.delay(i, e.until)
 }
 
 // delay is retry at a time. The caller holds mu.

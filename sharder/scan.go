@@ -108,13 +108,11 @@ func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 
 // standingMemberships are those under which objects may still be assigned, the present one last.
 func (e *session) standingMemberships(p *plan) []protocol.Membership {
-	all := e.unfinishedMemberships(p)
-	if len(p.living) > 0 && !slices.ContainsFunc(append(all, p.members), func(m protocol.Membership) bool {
-		return slices.Equal(m, p.living)
-	}) {
-		all = append(all, p.living)
+	h := protocol.HistoryOf(e.unfinishedMemberships(p)...)
+	if len(p.living) > 0 {
+		h = h.With(p.living)
 	}
-	return append(all, p.members)
+	return h.With(p.members).Memberships
 }
 
 // unfinishedMemberships are the memberships of former members that may still be alive. A drain sent

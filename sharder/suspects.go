@@ -1,7 +1,6 @@
 package sharder
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -38,16 +37,9 @@ type suspect struct {
 	until time.Time
 }
 
-// heldBackError means that an object gets no owner yet.
-type heldBackError struct{ suspect }
-
-func (e heldBackError) Error() string {
-	return fmt.Sprintf("held back until %s, because shards that had it have crashed", e.until.Format(time.TimeOnly))
-}
-
 // judge completes a decision to assign an object that had an owner. If shards have crashed one after
 // another while they had the object, the decision becomes to take it from the last one, and then judge
-// returns a [heldBackError] for a while.
+// returns a [heldError] for a while.
 func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
 	now := time.Now()
 	if s.Record.State == protocol.StateOwned {
@@ -68,7 +60,7 @@ func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Dec
 	case s.ChangedSince(held.Root):
 		return d, nil
 	case held.until.After(now):
-		return d, heldBackError{held}
+		return d, heldError{until: held.until, unless: &held.Root}
 	}
 	d.Record.Crashes = &protocol.Crashes{Count: s.Record.Crashes.Count, At: now.Unix()}
 	return d, nil

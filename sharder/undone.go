@@ -1,7 +1,6 @@
 package sharder
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -119,14 +118,7 @@ func isRepair(o protocol.Root, d protocol.Decision) bool {
 	return d.Verb == protocol.Restore || !o.Recorded && (d.Verb == protocol.Assign || d.Verb == protocol.Probe)
 }
 
-// undoneError says that an object has to wait for its marks, because they are removed again and again.
-type undoneError struct{ wait time.Duration }
-
-func (u *undoneError) Error() string {
-	return fmt.Sprintf("its labels are removed again and again; the next attempt is in %v", u.wait)
-}
-
-// awaitRepair returns an undoneError if an object has to wait for its marks, and says so.
+// awaitRepair returns a [heldError] if an object has to wait for its marks, and says so.
 func (e *session) awaitRepair(r protocol.Ref, uid types.UID) error {
 	now := time.Now()
 	wait, known, first := e.repairs.wait(r, uid, now)
@@ -136,7 +128,7 @@ func (e *session) awaitRepair(r protocol.Ref, uid types.UID) error {
 	if first {
 		e.reportUndone(r, uid, known, now)
 	}
-	return &undoneError{wait}
+	return heldError{until: now.Add(wait)}
 }
 
 // reportUndone reports an object whose marks are removed again and again.

@@ -255,7 +255,7 @@ func TestAHeldObjectWaitsForItsTime(t *testing.T) {
 	o := protocol.Root{Ref: protocol.Ref{Name: "o"}}
 	require.True(t, q.offer(t.Context(), o, nil, false))
 	i, _, _ := q.take(t.Context(), false)
-	require.True(t, q.hold(i, now.Add(time.Minute), nil))
+	require.True(t, q.hold(i, heldError{until: now.Add(time.Minute)}))
 	assert.Zero(t, q.busy())
 	require.True(t, q.offer(t.Context(), o, nil, false))
 	due, ok := q.next(now)
