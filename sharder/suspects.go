@@ -43,7 +43,7 @@ type suspect struct {
 func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
 	now := time.Now()
 	if s.Record.State == protocol.StateOwned {
-		d.Record.Crashes = e.crashesOf(s.Root, now)
+		d.Record.Crashes = e.crashesOf(s, now)
 		if d.Record.Crashes.Suspicious() && e.suspects.room() {
 			return s.Suspend(d.Record.Crashes), nil
 		}
@@ -62,23 +62,34 @@ func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Dec
 	case held.until.After(now):
 		return d, heldError{until: held.until, unless: &held.Root}
 	}
-	d.Record.Crashes = &protocol.Crashes{Count: s.Record.Crashes.Count, At: now.Unix()}
+	d.Record.Crashes = crashes(s, s.Record.Crashes.Count, now)
 	return d, nil
 }
 
 // crashesOf returns the crashes in the next record of an object whose owner has ended.
-func (e *session) crashesOf(o protocol.Root, now time.Time) *protocol.Crashes {
-	before := o.Record.Crashes
-	crash, ok := e.leases.crashOf(o.Record.Owner())
+func (e *session) crashesOf(s protocol.Situation, now time.Time) *protocol.Crashes {
+	before := s.Record.Crashes
+	crash, ok := e.leases.crashOf(s.Record.Owner())
 	switch {
 	case !ok: // it has ended in order
 		return nil
-	case crash.Complete && !crash.AtWork(o.UID):
-		return before
+	case crash.Complete && !crash.AtWork(s.UID):
+		if before == nil {
+			return nil
+		}
+		return crashes(s, before.Count, now)
 	case before != nil && now.Unix()-before.At < int64(suspectFor/time.Second):
-		return &protocol.Crashes{Count: before.Count + 1, At: now.Unix()}
+		return crashes(s, before.Count+1, now)
 	}
-	return &protocol.Crashes{Count: 1, At: now.Unix()}
+	return crashes(s, 1, now)
+}
+
+// crashes returns a count for the record that assigns an object now.
+func crashes(s protocol.Situation, count int, now time.Time) *protocol.Crashes {
+	if !s.Target.Renewing { // it may have died before it got the object
+		return &protocol.Crashes{Count: count}
+	}
+	return &protocol.Crashes{Count: count, At: now.Unix()}
 }
 
 // room reports whether one more object can be held back.

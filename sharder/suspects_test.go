@@ -217,6 +217,19 @@ func TestOnlyWhatAProcessWorkedOnIsSuspected(t *testing.T) {
 	})
 }
 
+// A shard may be dead before it gets an object. Its end is not counted.
+func TestTheEndOfAShardThatWasDeadAlreadyIsNotCounted(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		_, shards := w.settledWith(100, w.config(), "a", "b", "c", "d", "e")
+		shards[1].kill()
+		time.Sleep(5 * time.Second)
+		shards[2].kill()
+		time.Sleep(45 * time.Second)
+		assert.Contains(t, w.told(), "members [a c d e]")
+		w.requirePlaced(100, "a", "d", "e")
+	})
+}
+
 // A change of an object ends that it is held back, as does the removal of its record.
 func TestAChangedObjectIsNotHeldBack(t *testing.T) {
 	for name, change := range map[string]func(w *world, o *corev1.ConfigMap){

@@ -13,16 +13,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
-// beforeTheRedesign is the last commit before the code was moved and renamed, without a change of
-// what is written.
-const beforeTheRedesign = "1bbea0b99968fbd44e972e7cd6ebd337e4a69474"
+// earlierCommit is the first one whose records mean what those of this one do: the time that a device
+// takes to settle no longer belongs to what a fence that has begun must find unchanged.
+const earlierCommit = "2a976c84032c3389885099bc8e8becaab086fb9c"
 
-// TestUpgradeFromBeforeTheRedesign has a fencer of that commit and one of this one continue each
+// TestUpgradeFromAnEarlierCommit has a fencer of that commit and one of this one continue each
 // other's fences, in both directions: the first is killed after one of its effects on the world.
 // The machine loses its power once, and nothing is left.
-func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
+func TestUpgradeFromAnEarlierCommit(t *testing.T) {
 	t.Parallel()
-	earlier, err := shared.EarlierProgram(t.Context(), beforeTheRedesign, "internal/e2e/fencing/replica", e2e.Race()...)
+	earlier, err := shared.EarlierProgram(t.Context(), earlierCommit, "internal/e2e/fencing/replica", e2e.Race()...)
 	if errors.Is(err, e2e.ErrNoHistory) {
 		t.Skip(err)
 	}

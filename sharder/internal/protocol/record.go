@@ -51,7 +51,7 @@ type Record struct {
 type Crashes struct {
 	Count int `json:"count"`
 	// At is when the object was assigned to the present owner, in seconds since 1970, by the clock of
-	// the sharder.
+	// the sharder. Zero: that owner did not renew its Lease then, and its end says nothing about the object.
 	At int64 `json:"at"`
 }
 
