@@ -140,7 +140,8 @@ mutations: gotestsum ## safeguards removed one by one: a test has to catch each
 	@$(call gotest,.,mutations,-p 1 -run 'Mutations.*AreCaught$$' ./...)
 	@$(call gotest,controllerruntime,mutations-controllerruntime,-run 'Mutations.*AreCaught$$' .)
 
-# The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
+# The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds. One at a
+# time on a machine that is SLOW, which make verify finds out.
 # Compilers beside them have the same effect, so everything is compiled before.
 AGENTS   := ./fencejobs ./fencing/devices ./lab/...
 DEEP     := ./chaos ./cmd/images ./fencing/storm ./walkthrough
@@ -160,7 +161,7 @@ e2e-race: gotestsum controlplane ## the same, with the race detector in tests an
 # Usage: $(call endtoend,<name of the result>,<flags>).
 endtoend = (cd internal/e2e && export $(SPARE) && go list $(2) -test -export $(E2E) >/dev/null && \
 	go list $(2) -export ./... >/dev/null) && \
-	$(call gotest,internal/e2e,$(1),$(2) -p 2 -parallel 6 -skip '^TestUpgrade' $(E2E)) && \
+	$(call gotest,internal/e2e,$(1),$(2) $(if $(SLOW),-p 1 -parallel 4,-p 2 -parallel 6) -skip '^TestUpgrade' $(E2E)) && \
 	$(call gotest,examples/controllerruntime,$(1)-controllerruntime,$(2) ./e2e)
 
 # Real nodes run alone: dozens of containers that start at once have others lose their Leases.

@@ -26,8 +26,11 @@ func main() {
 	defer stop()
 	v := &verification{
 		budget: *budget, now: time.Now, out: os.Stdout,
-		run: func(ctx context.Context, target string) error {
+		run: func(ctx context.Context, target string, slow bool) error {
 			command := exec.CommandContext(ctx, *program, "--no-print-directory", target)
+			if slow {
+				command.Args = append(command.Args, "SLOW=1")
+			}
 			command.Stdout, command.Stderr = os.Stdout, os.Stderr
 			command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 			return command.Run()

@@ -25,11 +25,15 @@ type machine struct {
 	now    time.Time
 	factor time.Duration
 	ran    []string
+	slow   []string // those of ran that were told so
 	fails  string
 }
 
-func (m *machine) run(_ context.Context, target string) error {
+func (m *machine) run(_ context.Context, target string, slow bool) error {
 	m.ran = append(m.ran, target)
+	if slow {
+		m.slow = append(m.slow, target)
+	}
 	for _, p := range few {
 		if p.name == target {
 			m.now = m.now.Add(p.takes * m.factor)
@@ -87,6 +91,15 @@ func TestAPartThatFailsStopsNoOther(t *testing.T) {
 	require.EqualError(t, err, "failed: first")
 	assert.Equal(t, []string{"first", "a", "b", "c"}, m.ran)
 	assert.Contains(t, out, "FAILED: exit status 2")
+}
+
+func TestOnASlowMachineLessRunsAtATime(t *testing.T) {
+	for factor, slow := range map[time.Duration][]string{2: nil, 3: {"a", "b", "c"}} {
+		m := &machine{factor: factor}
+		_, err := m.verify(0, 0)
+		require.NoError(t, err)
+		assert.Equal(t, slow, m.slow, "factor %d", factor)
+	}
 }
 
 func TestPartsAreTargets(t *testing.T) {
