@@ -136,7 +136,7 @@ func (e *session) serveMembership(ctx context.Context, p *plan) {
 			once := sync.OnceFunc(listed.Done)
 			all.Go(func() {
 				defer once()
-				src.run(ctx, sink{
+				e.reported(src, "stray").run(ctx, sink{
 					found: func(o *metav1.PartialObjectMetadata) bool {
 						v, ok := e.rootOf(i, o)
 						return !ok || e.enqueueIfNeeded(ctx, v)

@@ -28,7 +28,7 @@ type source struct {
 	selector  labels.Selector
 	page      *pageSize
 	log       *zap.Logger
-	outcome   func(verb string, err error) // called with the result of each request; may be nil
+	outcome   func(verb string, err error) // called with the results of the requests of run; may be nil
 }
 
 func (s source) ended(ctx context.Context, verb string, err error) {
@@ -147,6 +147,8 @@ func (s source) selects(o metav1.Object) bool {
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = 15 * time.Second
+	// lasting is how long a watch must last to be a success.
+	lasting = time.Second
 )
 
 // run lists and watches until ctx ends. It retries after failures, with growing delays.
@@ -199,11 +201,10 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 			s.ended(ctx, "watch", err)
 			return useful, err
 		}
-		s.ended(ctx, "watch", nil)
 		began := time.Now()
 		next, err := s.followWatch(ctx, w, version, to)
 		w.Stop()
-		inVain := next == version && time.Since(began) < time.Second // the server ends watches at once
+		inVain := next == version && time.Since(began) < lasting // the server ends watches at once
 		useful = useful || !inVain
 		if err != nil || inVain || ctx.Err() != nil {
 			return useful, err
@@ -214,17 +215,22 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 
 // followWatch reads one watch to its end, and returns the version up to which it was complete.
 func (s source) followWatch(ctx context.Context, w watch.Interface, version string, to sink) (string, error) {
+	lasts := time.NewTimer(lasting)
+	defer lasts.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return version, nil
+		case <-lasts.C:
+			s.ended(ctx, "watch", nil)
 		case e, ok := <-w.ResultChan():
 			if !ok {
 				return version, nil
 			}
 			if e.Type == watch.Error {
-				return version, fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(),
-					apierrors.FromObject(e.Object))
+				err := fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), apierrors.FromObject(e.Object))
+				s.ended(ctx, "watch", err)
+				return version, err
 			}
 			o, ok := e.Object.(*metav1.PartialObjectMetadata)
 			if !ok {

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -15,28 +16,45 @@ type resourceTrouble struct {
 	namespace, verb string
 }
 
+// troubledRequest is a request with one purpose. A request with another one may find no object and succeed.
+type troubledRequest struct {
+	resourceTrouble
+	purpose string
+}
+
 // resourceTroubles holds the present troubles.
 type resourceTroubles struct {
 	hook func(ResourceState)
 
 	mu   sync.Mutex
-	open map[resourceTrouble]error
+	open map[troubledRequest]error
 }
 
-// note records how a request ended. It calls the hook when that has changed.
-func (t *resourceTroubles) note(of resourceTrouble, err error) {
+// note records how a request ended. It calls the hook when the state of its resource has changed.
+func (t *resourceTroubles) note(of troubledRequest, err error) {
 	t.mu.Lock()
-	before, known := t.open[of]
+	before := t.present(of.resourceTrouble)
 	if err == nil {
 		delete(t.open, of)
 	} else {
 		t.open[of] = err
 	}
+	now := t.present(of.resourceTrouble)
 	t.mu.Unlock()
-	changed := known != (err != nil) || known && before.Error() != err.Error()
-	if changed && t.hook != nil {
-		t.hook(ResourceState{GVR: of.resource, Namespace: of.namespace, Verb: of.verb, Err: err})
+	if fmt.Sprint(before) != fmt.Sprint(now) && t.hook != nil {
+		t.hook(ResourceState{GVR: of.resource, Namespace: of.namespace, Verb: of.verb, Err: now})
 	}
+}
+
+// present returns why requests with any purpose fail, or nil. The caller holds mu.
+func (t *resourceTroubles) present(of resourceTrouble) (err error) {
+	purpose := ""
+	for r, e := range t.open {
+		if r.resourceTrouble == of && (err == nil || r.purpose < purpose) {
+			purpose, err = r.purpose, e
+		}
+	}
+	return err
 }
 
 // resources returns the troubled resources, sorted.
@@ -56,7 +74,7 @@ func (t *resourceTroubles) resources() []schema.GroupVersionResource {
 // end calls the hook for all troubles, because the sharder ends.
 func (t *resourceTroubles) end() {
 	t.mu.Lock()
-	var all []resourceTrouble
+	var all []troubledRequest
 	for of := range t.open {
 		all = append(all, of)
 	}

@@ -56,31 +56,27 @@ type session struct {
 
 	throttle   throttle
 	notes      notes
-	troubles   resourceTroubles
 	ownersSaid sync.Map // keys: ownersSaid that were logged
 }
 
 // open reads what a session needs to begin. With partly it may leave out resources.
-func (s *Sharder) open(ctx context.Context, partly bool) (_ *session, err error) {
+func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 	e, err := s.newSession()
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			e.troubles.end() // the next session reports its own
-		}
-	}()
 	if e.unknown != nil {
 		if !partly || len(e.resources) == 0 && !meta.IsNoMatchError(e.unknown) {
 			return nil, e.unknown
 		}
 		e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(e.unknown))
-		for _, r := range e.config.Resources {
-			if !e.serves(r.GVR) {
-				e.troubles.note(resourceTrouble{r.GVR, "", "serve"}, e.unknown)
-			}
+	}
+	for _, r := range e.config.Resources {
+		var missing error
+		if !e.serves(r.GVR) {
+			missing = e.unknown
 		}
+		e.troubles.note(troubledRequest{resourceTrouble{r.GVR, "", "serve"}, ""}, missing)
 	}
 	s.warnOfLimit()
 	if err := e.checkAccess(ctx); err != nil {
@@ -111,7 +107,6 @@ func (s *Sharder) newSession() (*session, error) {
 		changed:  make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
-	e.troubles = resourceTroubles{hook: c.Hooks.OnResource, open: map[resourceTrouble]error{}}
 	for _, r := range e.graph.All {
 		e.marks = append(e.marks, s.keys.Of(r.GVR.GroupResource()))
 		e.pages = append(e.pages, newPageSize(c.PageSize))
@@ -165,7 +160,7 @@ func (e *session) ringInUse(ctx context.Context) (bool, error) {
 	var errs []error
 	for i := range e.resources {
 		for _, src := range e.sources(i, e.resources[i].Selector) {
-			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+			_, err := e.reported(src, "stray").pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				touched = touched || e.marks[i].CarriesMarks(o)
 				return !touched
 			})
@@ -234,17 +229,22 @@ func (e *session) run(ctx context.Context) error {
 			once := sync.OnceFunc(counted.Done)
 			all.Go(func() {
 				defer once()
-				e.watchDrains(ctx, i, src, once)
+				e.watchDrains(ctx, i, e.reported(src, "drained"), once)
 			})
 		}
 	}
 	for i := len(e.resources); i < len(e.graph.All); i++ {
-		stray, misled := with(labels.Everything(), e.keys.Shard, selection.DoesNotExist), with(labels.Everything(),
-			e.keys.Drain, selection.Exists)
-		for _, src := range append(e.sources(i, stray), e.sources(i, misled)...) {
-			all.Go(func() {
-				src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) }})
-			})
+		for purpose, selector := range map[string]labels.Selector{
+			"stray":  with(labels.Everything(), e.keys.Shard, selection.DoesNotExist),
+			"misled": with(labels.Everything(), e.keys.Drain, selection.Exists),
+		} {
+			for _, src := range e.sources(i, selector) {
+				all.Go(func() {
+					e.reported(src, purpose).run(ctx, sink{
+						found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) },
+					})
+				})
+			}
 		}
 	}
 	counted.Wait()
@@ -265,10 +265,17 @@ func (e *session) sources(index int, selector labels.Selector) []source {
 		all = append(all, source{
 			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
 			page: e.pages[index], log: e.config.Logger,
-			outcome: func(verb string, err error) { e.troubles.note(resourceTrouble{r.GVR, namespace, verb}, err) },
 		})
 	}
 	return all
+}
+
+// reported returns a source that records whether its requests succeed. They all have one purpose.
+func (e *session) reported(s source, purpose string) source {
+	s.outcome = func(verb string, err error) {
+		e.troubles.note(troubledRequest{resourceTrouble{s.resource.GVR, s.namespace, verb}, purpose}, err)
+	}
+	return s
 }
 
 // place is where objects of a resource, by its index, are listed and watched: in a namespace; empty: in

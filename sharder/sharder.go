@@ -22,13 +22,14 @@ import (
 // Sharder distributes the objects of a ring over its shards. Only one replica may run it at a time:
 // call Run under leader election.
 type Sharder struct {
-	kube    kubernetes.Interface
-	meta    metadata.Interface
-	mapper  meta.RESTMapper
-	config  Config
-	keys    protocol.Keys
-	busy    sync.Mutex          // held by Run
-	tracker *shardstate.Tracker // used by a session of Run, or by follow before it
+	kube     kubernetes.Interface
+	meta     metadata.Interface
+	mapper   meta.RESTMapper
+	config   Config
+	keys     protocol.Keys
+	busy     sync.Mutex          // held by Run
+	tracker  *shardstate.Tracker // used by a session of Run, or by follow before it
+	troubles resourceTroubles    // of all sessions of Run
 
 	mu      sync.Mutex
 	session *session // guarded by mu: that of Run; nil: none
@@ -59,7 +60,7 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
 	return &Sharder{
 		kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring),
-		tracker: tracker,
+		tracker: tracker, troubles: resourceTroubles{hook: config.Hooks.OnResource, open: map[troubledRequest]error{}},
 	}, nil
 }
 
@@ -90,6 +91,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 	defer s.busy.Unlock()
 	defer s.set(nil)
+	defer s.troubles.end() // the next sharder reports its own
 	ctx, endReviews := s.beginReviews(ctx)
 	defer endReviews()
 	for {
@@ -99,7 +101,6 @@ func (s *Sharder) Run(ctx context.Context) error {
 		}
 		s.set(session)
 		err = session.run(ctx)
-		session.troubles.end() // the next sharder reports its own
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -33,6 +33,7 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer s.busy.Unlock()
+	defer s.troubles.end()
 	e, err := s.begin(ctx, false)
 	if err != nil {
 		return err

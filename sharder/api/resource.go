@@ -8,8 +8,10 @@ import (
 // Resource selects objects of one kind that a ring distributes. The sharder and the shards of a
 // ring must have the same ones.
 type Resource struct {
-	// GVR names the resource, for example {Version: "v1", Resource: "configmaps"}. Required. Any
-	// served version will do, because only metadata is read.
+	// GVR names the resource, for example {Version: "v1", Resource: "configmaps"}. Required. Only metadata
+	// is read, which is the same in all served versions, so name the version that the API server stores:
+	// in another one it must convert each object, and for some custom resources it asks a webhook to.
+	// While that does not answer, the resource is in trouble, and its objects are not distributed.
 	GVR schema.GroupVersionResource
 	// Selector restricts the ring to objects with these labels. Nil: all objects. An object that is
 	// no longer selected keeps its owner, and does not move until it is selected again. The

@@ -115,14 +115,14 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 
 // runOurs runs a sharder, with its defaults and clients without limits.
 func runOurs(ctx context.Context, f *fleet, assigned func(string)) {
-	runSharder(ctx, f, sharder.Hooks{OnPatch: func(p sharder.Patch) {
+	runSharder(ctx, f, configMaps, sharder.Hooks{OnPatch: func(p sharder.Patch) {
 		if p.Err == nil {
 			assigned(p.Object.Name)
 		}
 	}})
 }
 
-func runSharder(ctx context.Context, f *fleet, hooks sharder.Hooks) {
+func runSharder(ctx context.Context, f *fleet, k kind, hooks sharder.Hooks) {
 	kube, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(f.t, err)
 	objects, err := metadata.NewForConfig(shared.Admin())
@@ -132,7 +132,7 @@ func runSharder(ctx context.Context, f *fleet, hooks sharder.Hooks) {
 	s, err := sharder.New(kube, objects,
 		restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
 			Ring: ringName, Namespace: f.namespace,
-			Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+			Resources: []api.Resource{{GVR: k.Resource, Namespaces: []string{f.namespace}}},
 			Hooks:     hooks,
 		})
 	require.NoError(f.t, err)

@@ -89,7 +89,7 @@ func (r *rebalance) start() {
 	ctx, cancel := context.WithCancel(r.b.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		runSharder(ctx, r.f, sharder.Hooks{
+		runSharder(ctx, r.f, configMaps, sharder.Hooks{
 			OnPatch:   func(sharder.Patch) { r.writes.Add(1) },
 			OnSettled: func([]string) { r.settled <- struct{}{} },
 		})
