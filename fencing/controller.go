@@ -15,13 +15,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/fresh"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
@@ -118,8 +120,7 @@ type run struct {
 	clock   clock.Clock // one for all, so that readings can be compared
 	role    *kube.Role
 
-	informers []interface{ Shutdown() }
-	ended     sync.WaitGroup
+	ended sync.WaitGroup
 
 	began  time.Time
 	mu     sync.Mutex
@@ -154,33 +155,38 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 		watches: kube.NewFailures(c.config.Logger, clock.System()),
 		ahead:   make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
 	}
-	cluster := informers.NewSharedInformerFactory(c.kube, 0)
-	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0,
-		informers.WithNamespace(corev1.NamespaceNodeLease))
-	configMaps := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.config.Namespace))
-	fences := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
+	core := c.kube.CoreV1()
+	allNodes := newInformer(c.kube, core.Nodes(), &corev1.Node{})
+	configMaps := newInformer(c.kube, core.ConfigMaps(c.config.Namespace), &corev1.ConfigMap{})
 	r.state = newClusterState(
 		c.config,
 		nodes,
-		cluster.Core().V1().Nodes().Lister(),
-		configMaps.Core().V1().ConfigMaps().Lister(),
+		corelisters.NewNodeLister(allNodes.GetIndexer()),
+		corelisters.NewConfigMapLister(configMaps.GetIndexer()),
 		r.wake,
 	)
 	r.secrets = newSecrets(c.kube, c.config)
 	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins, used)
 	r.checks, r.dumps = newChecks(r), newDumps(r)
 	r.state.checked = r.checks.status
-	r.informers = append(r.informers, cluster, leases, configMaps, fences)
 
+	nodeFence := &unstructured.Unstructured{}
+	nodeFence.SetGroupVersionKind(v1alpha1.Kind())
 	handlers := []struct {
 		informer cache.SharedIndexInformer
 		saw      func(object any)
 		gone     func(object any)
 	}{
-		{cluster.Core().V1().Nodes().Informer(), r.sawNode, r.nodeGone},
-		{leases.Coordination().V1().Leases().Informer(), r.sawLease, r.leaseGone},
-		{configMaps.Core().V1().ConfigMaps().Informer(), func(any) {}, func(any) {}},
-		{fences.ForResource(v1alpha1.Resource()).Informer(), r.sawFence, r.fenceGone},
+		{allNodes, r.sawNode, r.nodeGone},
+		{
+			newInformer(c.kube, c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), &coordinationv1.Lease{}),
+			r.sawLease, r.leaseGone,
+		},
+		{configMaps, func(any) {}, func(any) {}},
+		{
+			newInformer(c.dynamic, c.dynamic.Resource(v1alpha1.Resource()), nodeFence),
+			r.sawFence, r.fenceGone,
+		},
 	}
 	var synced []cache.InformerSynced
 	for _, h := range handlers {
@@ -202,15 +208,25 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 		}
 		synced = append(synced, registration.HasSynced)
 	}
-	cluster.StartWithContext(ctx)
-	leases.StartWithContext(ctx)
-	configMaps.StartWithContext(ctx)
-	fences.Start(ctx.Done())
+	for _, h := range handlers {
+		r.ended.Go(func() { h.informer.RunWithContext(ctx) })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return r, nil // ctx has ended
 	}
 	nodes.Synced()
 	return r, nil
+}
+
+// newInformer returns an informer of all that a client's resource shows. An informer factory would do the
+// same, and has every user of this package compile the informers of all other resources.
+func newInformer[List runtime.Object](client any, resource interface {
+	List(context.Context, metav1.ListOptions) (List, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, example runtime.Object,
+) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(fresh.Source(resource), client), example,
+		0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
 // mayWatch returns an error if the API server forbids or does not serve a required watch. A
@@ -259,9 +275,6 @@ func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Unlock()
 	cancel()
 	r.ended.Wait()
-	for _, i := range r.informers {
-		i.Shutdown()
-	}
 	if hook := r.config.Hooks.OnForgotten; hook != nil {
 		for _, node := range r.state.fenced() {
 			hook(node)
