@@ -225,8 +225,9 @@ func newInformer[List runtime.Object](client any, resource interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }, example runtime.Object,
 ) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(fresh.Source(resource), client), example,
-		0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	source := cache.ToListWatcherWithWatchListSemantics(fresh.Source(resource), client)
+	return cache.NewSharedIndexInformer(source, example, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 }
 
 // mayWatch returns an error if the API server forbids or does not serve a required watch. A

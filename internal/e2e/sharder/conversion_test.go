@@ -101,7 +101,8 @@ func breakConversion(t *testing.T, k kind, version string) {
 		{"op":"add","path":"/spec/versions/-","value":{"name":"`+version+`","served":true,"storage":false,
 			"schema":{"openAPIV3Schema":{"type":"object"}}}},
 		{"op":"add","path":"/spec/conversion","value":{"strategy":"Webhook","webhook":{
-			"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/"}}}}]`), metav1.PatchOptions{})
+			"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/"}}}}]`),
+		metav1.PatchOptions{})
 	require.NoError(t, err)
 	require.True(t, waitFor(t.Context(), time.Minute, served), "version %s of %s is not served", version, k.Resource)
 }
