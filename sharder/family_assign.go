@@ -96,9 +96,9 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 	return labels.Everything()
 }
 
-// assignChild gives a child the label of its root's shard. It is for a child without the label of a
-// member, or one whose shard says that it belongs elsewhere. c is the last known version; nil means
-// none is known.
+// assignChild gives a child the label of its root's shard, or removes its label if its root is not in
+// the ring. It is for a child without the label of a member, or one whose shard says that it belongs
+// elsewhere. c is the last known version; nil means none is known.
 //
 // It does nothing while the root has no owner, or one that may be dead: the next assignment of the
 // root lists its children first, and must see those that the last owner may have created. The root
@@ -119,7 +119,7 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 			c = &v
 		}
 		shard, err := e.leaderOf(ctx, *c)
-		if err != nil || shard == "" || shard == c.Label && !c.Drain {
+		if err != nil || shard == c.Label && !c.Drain {
 			return err
 		}
 		p := e.plan.Load()

@@ -213,6 +213,7 @@ func (e *session) scan(ctx context.Context) (*scanResult, error) {
 				return t, ctx.Err()
 			}
 		}
+		errs = append(errs, e.stripDeselected(ctx, i))
 	}
 	if err := errors.Join(append(errs, t.wait(ctx))...); err != nil {
 		return t, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -135,10 +136,8 @@ func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forge
 // stripAll strips all objects, and then the children, except those whose record names a shard that
 // may be at work. It returns these shards, and how many objects could not be stripped.
 func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string, left int, err error) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	var mu sync.Mutex
-	slots := make(chan struct{}, e.config.Concurrency)
+	patches := e.newStripper()
+	defer patches.wait()
 	for i := range e.graph.All {
 		if i == len(e.resources) && len(living) > 0 { // their children follow
 			break
@@ -158,16 +157,7 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 						slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
 					return true
 				}
-				slots <- struct{}{}
-				all.Go(func() {
-					defer func() { <-slots }()
-					if err := e.stripOne(ctx, i, o); err != nil && ctx.Err() == nil {
-						e.note(ctx, &item{Ref: protocol.Ref{Resource: i, Namespace: o.Namespace, Name: o.Name}}, err)
-						mu.Lock()
-						defer mu.Unlock()
-						left++
-					}
-				})
+				patches.strip(ctx, i, o)
 				return true
 			})
 			if failure != nil {
@@ -178,8 +168,37 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 			}
 		}
 	}
-	all.Wait()
-	return living, left, nil
+	return living, patches.wait(), nil
+}
+
+// stripper strips several objects at a time.
+type stripper struct {
+	*session
+	all   sync.WaitGroup
+	slots chan struct{}
+	left  atomic.Int64
+}
+
+func (e *session) newStripper() *stripper {
+	return &stripper{session: e, slots: make(chan struct{}, e.config.Concurrency)}
+}
+
+// strip begins to strip an object, when fewer are under way.
+func (s *stripper) strip(ctx context.Context, index int, o *metav1.PartialObjectMetadata) {
+	s.slots <- struct{}{}
+	s.all.Go(func() {
+		defer func() { <-s.slots }()
+		if err := s.stripOne(ctx, index, o); err != nil && ctx.Err() == nil {
+			s.note(ctx, &item{Ref: protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}}, err)
+			s.left.Add(1)
+		}
+	})
+}
+
+// wait returns how many objects could not be stripped.
+func (s *stripper) wait() int {
+	s.all.Wait()
+	return int(s.left.Load())
 }
 
 // stripOne strips an object, unless it has changed since it was read.

@@ -1,0 +1,63 @@
+package sharder
+
+import (
+	"cmp"
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// stripDeselected takes the ring's marks off the objects of a resource that its Selector no longer
+// selects. Those whose shard may be at work are left to that shard, which does the same.
+func (e *session) stripDeselected(ctx context.Context, index int) error {
+	selector := e.resources[index].Selector
+	patches := e.newStripper()
+	defer patches.wait() // those that could not be stripped are found again by the next scan
+	for _, left := range deselected(selector, e.keys.Shard) {
+		for _, src := range e.sources(index, left) {
+			var failure error
+			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				if selector.Matches(labels.Set(o.Labels)) {
+					return true
+				}
+				var living []string
+				if living, failure = e.among(ctx, e.marks[index].OwnerEpochs(o), unbegun{}); failure != nil {
+					return false
+				}
+				if len(living) == 0 {
+					patches.strip(ctx, index, o)
+				}
+				return ctx.Err() == nil
+			})
+			if err := cmp.Or(failure, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deselected returns selectors that together select every object with a label that this selector does
+// not select: for each of its requirements, the objects that do not meet it. Of those whose number must
+// be greater or less than another, all objects with the label are selected.
+func deselected(selector labels.Selector, label string) []labels.Selector {
+	requirements, _ := selector.Requirements()
+	var all []labels.Selector
+	for _, r := range requirements {
+		left := with(labels.Everything(), label, selection.Exists)
+		switch values := r.ValuesUnsorted(); r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			left = with(left, r.Key(), selection.NotIn, values...)
+		case selection.NotIn, selection.NotEquals:
+			left = with(left, r.Key(), selection.In, values...)
+		case selection.Exists:
+			left = with(left, r.Key(), selection.DoesNotExist)
+		case selection.DoesNotExist:
+			left = with(left, r.Key(), selection.Exists)
+		}
+		all = append(all, left)
+	}
+	return all
+}

@@ -1,0 +1,77 @@
+package sharder
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
+)
+
+// An object that is no longer selected loses its marks as soon as no shard is at work on it, with its
+// children, and then nothing keeps the Lease of its shard.
+func TestADeselectedObjectOfADeadShardLosesItsMarks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.familyConfig()
+		c.Resources[0].Selector = ringtest.SelectorOf(t, "sharded=true")
+		c.GCPeriod, c.ScanInterval = 2*time.Minute, time.Minute
+		defer w.sharder(c)()
+		a := w.shard("a")
+		time.Sleep(time.Second)
+		w.create(10, "o")
+		w.bear(2, true)
+		for _, o := range w.objects() {
+			w.edit(o.Name, `{"metadata":{"labels":{"sharded":"true"}}}`)
+		}
+		time.Sleep(5 * time.Second)
+		w.requireFamilies(2)
+		w.edit("o-003", `{"metadata":{"labels":{"sharded":null}}}`)
+		w.shard("b")
+		a.kill()
+		time.Sleep(20 * time.Minute)
+		assert.Contains(t, w.told(), "collected a")
+		o := w.objectOf("o-003")
+		assert.Empty(t, o.Labels)
+		_, recorded := w.keys.RecordOf(o)
+		assert.False(t, recorded)
+		for _, child := range w.children()[o.UID] {
+			assert.NotContains(t, child.Labels, w.keys.Shard)
+		}
+		w.edit("o-003", `{"metadata":{"labels":{"sharded":"true"}}}`)
+		time.Sleep(time.Minute)
+		w.requireFamilies(2)
+	})
+}
+
+func TestWhatASelectorDoesNotSelectIsSelectedByAnother(t *testing.T) {
+	for _, text := range []string{
+		"x", "!x", "x=a", "x!=a", "x in (a,b)", "x notin (a,b)", "x>3", "x<3", "x,y=a", "x=a,!y,z in (a,b)",
+	} {
+		selector, err := labels.Parse(text)
+		require.NoError(t, err)
+		all := deselected(selector, "shard")
+		for _, x := range []string{"", "a", "b", "2", "4"} {
+			for _, y := range []string{"", "a"} {
+				for _, z := range []string{"", "a"} {
+					set := labels.Set{"shard": "s"}
+					for key, value := range map[string]string{"x": x, "y": y, "z": z} {
+						if value != "" {
+							set[key] = value
+						}
+					}
+					found := false
+					for _, other := range all {
+						found = found || other.Matches(set)
+						assert.False(t, other.Matches(labels.Set{"x": x, "y": y, "z": z}), "%s: without the label", text)
+					}
+					if !selector.Matches(set) {
+						assert.True(t, found, "%s: %v", text, set)
+					}
+				}
+			}
+		}
+	}
+}
