@@ -266,9 +266,9 @@
 //   - Work on a root does not end when a child of it gets another root: before it touches a child, it
 //     has to look whose child it is. A child whose new root moves just then goes with it at once, also
 //     if there is work on the child as one of the former root. So does a child that loses its label.
-//   - An object that Resource.Selector no longer selects stays with its shard, and does not move
-//     until it is selected again. If its record is removed in the same write that selects it again,
-//     two shards may work on it for a moment.
+//   - An object that Resource.Selector no longer selects stays with its shard until work on it has
+//     ended. If it is selected again before that, in a write that also removes its record, two shards
+//     may work on it for a moment.
 //   - A child whose label was removed or changed by others is missing from the caches of its root's
 //     shard until the sharder has put it back. Work that creates what it does not find there should
 //     ask the API server first, or give a child a name that follows from its root's.
@@ -295,6 +295,9 @@
 //	                                         when the first one comes
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
 //	                                         its root
+//	object that is no longer selected        1 read and 1 patch; in a ring with a Selector, also 1 read
+//	                                         for each object that is deleted, and 1 list for each
+//	                                         requirement of the Selector in each scan
 //	children of a root that is not selected  1 read of the root after each scan and each move of
 //	                                         a root, by up to Concurrency workers; for each child
 //	                                         if there are more than 10,000 such roots

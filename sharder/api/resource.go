@@ -13,9 +13,11 @@ type Resource struct {
 	// in another one it must convert each object, and for some custom resources it asks a webhook to.
 	// While that does not answer, the resource is in trouble, and its objects are not distributed.
 	GVR schema.GroupVersionResource
-	// Selector restricts the ring to objects with these labels. Nil: all objects. An object that is
-	// no longer selected keeps its owner, and does not move until it is selected again. The
-	// selector must not mention the ring's own labels.
+	// Selector restricts the ring to objects with these labels. Nil: all objects. The selector must not
+	// mention the ring's own labels. Of an object that is no longer selected, its shard lets go when
+	// work on it has ended, and takes the ring's marks off; if the shard has ended, the sharder does,
+	// within a ScanInterval. From then on nothing works on the object. So the program must have removed
+	// its finalizer before: otherwise the object cannot be deleted until it is selected again.
 	Selector labels.Selector
 	// Namespaces restricts the ring to these namespaces, with one watch each. Empty: all. Must be
 	// empty for cluster-scoped resources.

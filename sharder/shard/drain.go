@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -17,8 +19,9 @@ import (
 )
 
 // ErrDrained is the cause with which the context of work ends if another shard is to have the
-// object and work has not ended within [Config].AckGrace.
-var ErrDrained = errors.New("shard: the object is to be another shard's")
+// object, or the Selector of its Resource no longer selects it, and work has not ended within
+// [Config].AckGrace.
+var ErrDrained = errors.New("shard: the object is no longer to be this shard's")
 
 const (
 	// requestPoll is how often to check whether an abandoned request can still be carried out: no
@@ -42,6 +45,16 @@ func (s *Shard) advanceDrain(
 	for {
 		known := s.tracker.get(at)
 		root := s.newest(term, at)
+		deselected := false
+		if s.mayBeDeselected(at, root, known) {
+			live, _, err := s.readLive(ctx, at)
+			if err != nil {
+				return 0, fmt.Errorf("shard: read %s, which may no longer be selected: %w", at, err)
+			}
+			if live != nil && !s.selects(at.Resource, live) {
+				root, deselected = live, true
+			}
+		}
 		h := protocol.Handover{DrainState: known.drainState, Floor: known.floor}
 		if known.drainState == protocol.Closing {
 			h.AtWork, h.Pending = s.tracker.inFlight(at) > 0, s.tracker.pending(at)
@@ -49,6 +62,9 @@ func (s *Shard) advanceDrain(
 		}
 		if root != nil {
 			h.Assignment, h.Version = s.self(term, at.Resource).AssignmentOf(root), root.GetResourceVersion()
+		}
+		if deselected && h.Assignment == protocol.AssignedHere {
+			h.Assignment = protocol.AssignedDraining
 		}
 		switch h.NextAction() {
 		case protocol.DoNothing:
@@ -71,13 +87,13 @@ func (s *Shard) advanceDrain(
 			return requestPoll, nil
 		case protocol.CancelWork:
 			s.config.Logger.Warn(
-				"work takes too long on an object that is to be another shard's: its context ends",
+				"work takes too long on an object that this shard is to let go of: its context ends",
 				zap.Stringer("object", at),
 			)
 			s.tracker.cancelWork(at, ErrDrained)
 			return 0, nil // its end triggers the next look
 		case protocol.SendAck:
-			err = s.acknowledge(ctx, at, root)
+			err = s.acknowledge(ctx, at, root, deselected)
 		case protocol.ReadLive:
 			err = s.confirmAck(ctx, term, at)
 		case protocol.ReturnObject:
@@ -89,14 +105,35 @@ func (s *Shard) advanceDrain(
 	}
 }
 
+// selects reports whether the ring distributes a root with these labels.
+func (s *Shard) selects(resource schema.GroupVersionResource, root metav1.Object) bool {
+	selector := s.selectors[resource]
+	return selector == nil || selector.Matches(labels.Set(root.GetLabels()))
+}
+
+// mayBeDeselected reports whether a live read can show that a root is no longer selected: a cache shows
+// it so, or has shown it and does not any more. root is the newest copy; nil: there is none.
+func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known workState) bool {
+	if root != nil {
+		return !s.selects(at.Resource, root)
+	}
+	moved := known.drainState == protocol.Accepting && known.floor != ""
+	return s.selectors[at.Resource] != nil && !moved
+}
+
 // acknowledge states that no work of this process is on a root, nor will be. It hands the root to
-// its successor if the sharder has named one. The root stays closed until the outcome is known.
-func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object) error {
+// its successor if the sharder has named one, and takes the marks off a root that is no longer selected.
+// The root stays closed until the outcome is known.
+func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object, deselected bool) error {
 	s.tracker.advance(at, protocol.AckUncertain, "")
 	n := s.marks[at.Resource]
-	r, _ := n.RecordOf(root)
-	label, next := n.ReleaseRecord(root, r, s.families[at.Resource])
-	answer, err := s.patch(ctx, at, n.MergePatch(root.GetUID(), root.GetResourceVersion(), label, false, next))
+	patch := n.StripPatch(root)
+	if !deselected {
+		r, _ := n.RecordOf(root)
+		label, next := n.ReleaseRecord(root, r, s.families[at.Resource])
+		patch = n.MergePatch(root.GetUID(), root.GetResourceVersion(), label, false, next)
+	}
+	answer, err := s.patch(ctx, at, patch)
 	s.config.Hooks.drained(at, time.Since(s.tracker.get(at).since), err)
 	switch {
 	case err != nil:

@@ -197,7 +197,8 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if i.child {
 		transform = preserveOwner(transform)
 	}
-	return i.SharedIndexInformer.SetTransform(preserveRecord(i.shard.keys.Of(i.resource.GroupResource()), transform))
+	return i.SharedIndexInformer.SetTransform(preserveRecord(i.shard.keys.Of(i.resource.GroupResource()),
+		i.shard.selectors[i.resource], transform))
 }
 
 // consider queues an object that was added or changed, if it needs a step.
@@ -212,7 +213,7 @@ func (i *informer) consider(obj any) {
 	case protocol.AssignedDraining, protocol.AssignedUnrecorded:
 		i.queue.Add(at)
 	default:
-		if i.shard.tracker.knows(at) {
+		if i.shard.tracker.knows(at) || !i.shard.selects(i.resource, o) {
 			i.queue.Add(at)
 		}
 	}
@@ -224,7 +225,8 @@ func (i *informer) considerGone(obj any) {
 		obj = gone.Obj
 	}
 	if o, ok := obj.(metav1.Object); ok {
-		if at := protocol.AddressOf(i.resource, o); i.shard.tracker.knows(at) {
+		at := protocol.AddressOf(i.resource, o)
+		if i.shard.tracker.knows(at) || i.shard.selectors[i.resource] != nil {
 			i.queue.Add(at)
 		}
 	}

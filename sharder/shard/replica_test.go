@@ -186,8 +186,10 @@ func (r *replica) client() kubernetes.Interface {
 }
 
 // start runs one more informer, and returns when it has synced.
-func (r *replica) start() cache.SharedIndexInformer {
-	informer := r.shard.NewInformer(listWatch(r.client()), &corev1.ConfigMap{}, 0, cache.Indexers{})
+func (r *replica) start() cache.SharedIndexInformer { return r.startWith(listWatch(r.client())) }
+
+func (r *replica) startWith(lw cache.ListerWatcher) cache.SharedIndexInformer {
+	informer := r.shard.NewInformer(lw, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	ctx, stop := context.WithCancel(r.ctx)
 	r.stop = stop
 	r.running.Go(func() { informer.RunWithContext(ctx) })

@@ -132,8 +132,10 @@ type Shard struct {
 	kinds    kinds
 	marks    map[schema.GroupVersionResource]protocol.Keys // of resources of roots
 	families map[schema.GroupVersionResource]bool          // resources that have children
-	tracker  workTracker
-	caches   caches
+	// selectors are those of resources of roots, where not all objects are selected.
+	selectors map[schema.GroupVersionResource]labels.Selector
+	tracker   workTracker
+	caches    caches
 	// cacheless are the resources whose missing cache was logged.
 	cacheless sync.Map
 	asked     map[schema.GroupVersionResource]*asked // of resources of roots
@@ -169,6 +171,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	s := &Shard{
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
 		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
+		selectors: map[schema.GroupVersionResource]labels.Selector{},
 		writable: map[schema.GroupResource]bool{},
 		asked:    map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
 	}
@@ -189,6 +192,9 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	for _, r := range config.Resources {
 		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
 		s.families[r.GVR] = len(r.Children) > 0
+		if r.Selector != nil && !r.Selector.Empty() {
+			s.selectors[r.GVR] = r.Selector
+		}
 		s.asked[r.GVR] = &asked{}
 		for _, written := range append([]schema.GroupVersionResource{r.GVR}, r.Children...) {
 			s.writable[written.GroupResource()] = true

@@ -6,20 +6,29 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
-// preserveRecord returns a transform that keeps what a shard needs of an object. It does not return nil:
-// client-go drops a list with one nil object, and with it all other objects.
-func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.TransformFunc {
+// preserveRecord returns a transform that keeps what a shard needs of an object, and the labels that its
+// selector is about. It does not return nil: client-go drops a list with one nil object, and with it all
+// other objects.
+func preserveRecord(n protocol.Keys, selector labels.Selector, transform cache.TransformFunc) cache.TransformFunc {
+	needed := []string{n.Shard, n.Drain, n.Seal}
+	if selector != nil {
+		requirements, _ := selector.Requirements()
+		for _, r := range requirements {
+			needed = append(needed, r.Key())
+		}
+	}
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)
 		if !ok {
 			return transform(obj)
 		}
 		uid, version := before.GetUID(), before.GetResourceVersion()
-		labels := entries(before.GetLabels(), n.Shard, n.Drain, n.Seal)
+		marks := entries(before.GetLabels(), needed...)
 		annotations := entries(before.GetAnnotations(), n.Owner, n.Record)
 		whole := obj
 		obj, err := transform(obj)
@@ -29,7 +38,7 @@ func preserveRecord(n protocol.Keys, transform cache.TransformFunc) cache.Transf
 		if after, ok := obj.(metav1.Object); ok && err == nil {
 			after.SetUID(uid)
 			after.SetResourceVersion(version)
-			after.SetLabels(restored(after.GetLabels(), labels))
+			after.SetLabels(restored(after.GetLabels(), marks))
 			after.SetAnnotations(restored(after.GetAnnotations(), annotations))
 		}
 		return obj, err
