@@ -64,6 +64,9 @@
 //	                           above
 //	a shard is drained         its Lease has shardlease.DrainAnnotation: it is no member, and its
 //	                           objects move as if the others had joined a ring without it
+//	a shard is idle            nothing in its process works on objects of the ring yet, which its Lease
+//	                           says: it is no member. The objects of a shard that restarts wait for
+//	                           it for a minute
 //	a user edits labels        the sharder restores the labels from the record
 //	a user removes everything  the sharder asks the shards that may be at work, one after another;
 //	                           see below

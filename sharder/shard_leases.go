@@ -44,12 +44,17 @@ type shardLeases struct {
 	tracker *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
 	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
+	idle    map[string]clock.Reading       // since when an idle shard is known to be
 	passed  map[string]int                 // of the tracker, as matured has seen it last
 	damping flapDamping
 }
 
 // maxAsked bounds the size of asked: records could name any number of shards.
 const maxAsked = 1000
+
+// idleGrace is how long the objects of a shard that has restarted wait until something in its new process
+// works on objects.
+const idleGrace = time.Minute
 
 // readTimeout bounds a request for one Lease.
 const readTimeout = 10 * time.Second
@@ -224,9 +229,11 @@ func (g *shardLeases) attest(shard string) {
 // observe has the tracker take in a version of a shard's Lease, and reports whether something changed
 // that decisions depend on. The caller holds mu.
 func (g *shardLeases) observe(shard string, take func() (changed bool)) bool {
-	drained := shardlease.Drained(g.tracker.Lease(shard))
+	before := g.tracker.Lease(shard)
 	changed := take()
-	return changed || drained != shardlease.Drained(g.tracker.Lease(shard))
+	now := g.tracker.Lease(shard)
+	return changed || shardlease.Drained(before) != shardlease.Drained(now) ||
+		shardlease.Idle(before) != shardlease.Idle(now)
 }
 
 // get reads the Lease of a shard. It returns nil if the Lease does not exist.
@@ -302,6 +309,7 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	present := map[string]protocol.OwnerEpoch{}
+	wait, _ := g.tracker.Next(now)
 	for _, name := range g.tracker.Members(now) {
 		if e, ok := g.tracker.Epoch(name, now); ok {
 			present[name] = protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number}
@@ -309,6 +317,7 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 			present[name] = t
 		}
 	}
+	g.leaveOutIdle(present, &wait, now)
 	for name := range g.last {
 		if _, ok := present[name]; !ok {
 			g.damping.depart(name, now.Monotonic)
@@ -316,7 +325,6 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	}
 	g.last = present
 	var ranks [4][]protocol.OwnerEpoch // the first that is not empty has the members
-	wait, _ := g.tracker.Next(now)
 	for name, t := range present {
 		rank := 0
 		if shardlease.Drained(g.tracker.Lease(name)) {
@@ -337,6 +345,34 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 		}
 	}
 	return nil, wait
+}
+
+// leaveOutIdle removes from the present shards those in whose processes nothing works on objects. A
+// member that has restarted stays one in its last epoch for idleGrace, so that its objects wait for it.
+// The caller holds mu.
+func (g *shardLeases) leaveOutIdle(present map[string]protocol.OwnerEpoch, wait *time.Duration, now clock.Reading) {
+	before := g.idle
+	g.idle = map[string]clock.Reading{}
+	for name := range present {
+		if !shardlease.Idle(g.tracker.Lease(name)) {
+			continue
+		}
+		since, ok := before[name]
+		if !ok {
+			since = now
+		}
+		g.idle[name] = since
+		last, member := g.last[name]
+		left := idleGrace - now.SinceAtMost(since)
+		if !member || left <= 0 {
+			delete(present, name)
+			continue
+		}
+		present[name] = last
+		if *wait == 0 || left < *wait {
+			*wait = left
+		}
+	}
 }
 
 // matured reports whether time alone has changed something that decisions may depend on, since the

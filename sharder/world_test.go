@@ -196,7 +196,20 @@ type testShard struct {
 }
 
 // shard starts a shard.
-func (w *world) shard(name string) *testShard {
+func (w *world) shard(name string) *testShard { return w.shardWith(name, func(*shardlease.Lease) {}) }
+
+// idleShard runs one in whose process nothing works on objects until begin is called.
+func (w *world) idleShard(name string) (s *testShard, begin func()) {
+	var working atomic.Bool
+	var changed func()
+	s = w.shardWith(name, func(l *shardlease.Lease) {
+		changed = l.IdleWhile(func() bool { return !working.Load() })
+	})
+	return s, func() { working.Store(true); changed() }
+}
+
+// shardWith runs a shard whose Lease is prepared before.
+func (w *world) shardWith(name string, prepare func(*shardlease.Lease)) *testShard {
 	s := &testShard{connection: w.server.Client(name)}
 	kube, meta := w.clients(s.connection)
 	lease, err := shardlease.New(kube,
@@ -205,6 +218,7 @@ func (w *world) shard(name string) *testShard {
 			OnLost: func(error) {},
 		})
 	require.NoError(w.t, err)
+	prepare(lease)
 	s.release = w.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
 			term, err := lease.Term()

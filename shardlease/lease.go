@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,6 +29,9 @@ type Lease struct {
 	busy      sync.Mutex        // held by Run
 	release   func()            // guarded by busy: gives the name of the process up; nil if it has none
 	claimed   *leasehold.Holder // guarded by busy: from ClaimOrdinal, for Run
+
+	idle   atomic.Pointer[func() bool] // of package shard; nil: never
+	hasten chan struct{}
 
 	mu      sync.Mutex
 	term    *Term                         // guarded by mu: the latest; nil before the first
@@ -68,7 +72,7 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	guard := leasehold.NewGuard(config.lease(), ErrNotHeld, leasehold.GuardConfig(config.Guard))
 	l := &Lease{
 		config: config, guard: guard, contact: kube.NewContact(config.Clock, config.Hooks.OnFailing),
-		began: make(chan struct{}),
+		began: make(chan struct{}), hasten: make(chan struct{}, 1),
 	}
 	l.candidate = leasehold.NewCandidate(client, leasehold.Config{
 		Lease:          config.lease(),
@@ -88,13 +92,14 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 		KillTimer:      config.killer,
 		Process:        mark,
 		Ledger:         ledger,
+		Hasten:         l.hasten,
 		Pod:            config.ownPod().WithDefaults(),
 		Log:            config.Logger,
 		Variant: lease.Variant{
 			Unfit:   config.unfit,
 			Reclaim: func(r lease.Record) bool { return config.reclaims(r, l.incarnation()) },
 			Dress: func(o *coordinationv1.Lease, prior lease.Record, leaving bool) {
-				config.dress(o, prior, l.incarnation(), leaving && config.pod != "")
+				config.dress(o, prior, l.incarnation(), leaving && config.pod != "", l.isIdle())
 			},
 			SaysLeaving: config.pod != "",
 			Altered:     altered,

@@ -35,7 +35,7 @@ func (c Config) reclaims(r lease.Record, incarnation string) bool {
 
 // dress sets everything in a record but holder and times. What a user removes from a held lease is
 // restored.
-func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving bool) {
+func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving, idle bool) {
 	number, _ := nextNumber(prior, c.Identity) // without one, prior is unfit
 	for key, value := range c.Labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
@@ -50,9 +50,14 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	if leaving {
 		leaves = "true"
 	}
+	idles := ""
+	if idle {
+		idles = "true"
+	}
 	for key, value := range map[string]string{
 		shardrecord.IncarnationAnnotation: incarnation, shardrecord.ReturnAnnotation: returns,
 		shardrecord.PodAnnotation: c.pod, shardrecord.LeavingAnnotation: leaves,
+		shardrecord.IdleAnnotation: idles,
 	} {
 		delete(l.Annotations, key)
 		if value != "" {

@@ -36,10 +36,12 @@ type Config struct {
 	KillTimer      KillTimer    // kills the process after the deadline; nil: none
 	Process        string       // its mark in the records, see [NewMark]
 	Ledger         lease.Ledger // for the supervisor; nil: none
-	Pod            Pod          // of this process; zero: none
-	NoteWrites     bool         // for the next term, see package handover
-	Events         bool         // the process records Events about the lease
-	Log            *zap.Logger
+	// Hasten makes a renewal follow at once. Nil: never.
+	Hasten     <-chan struct{}
+	Pod        Pod  // of this process; zero: none
+	NoteWrites bool // for the next term, see package handover
+	Events     bool // the process records Events about the lease
+	Log        *zap.Logger
 
 	Variant lease.Variant                            // of this kind of lease
 	OnWait  func(r lease.Record, wait time.Duration) // called by Wait; may be nil

@@ -225,6 +225,10 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			default:
 				_ = h.settle(ctx) // OnLost reports a loss; other errors leave the doubt
 			}
+		case <-h.config.Hasten:
+			if !h.leaving {
+				renewal.hasten()
+			}
 		case <-renewal.C():
 			if over, err := h.beginRenewal(running); over {
 				h.noteRenewal(err)

@@ -23,6 +23,9 @@ const (
 	// the objects that it worked on then, separated by commas. An asterisk stands for others.
 	CrashAnnotation = "ring.bellwether.dev/crash"
 
+	// IdleAnnotation marks a held Lease while nothing in its process works on objects.
+	IdleAnnotation = "ring.bellwether.dev/idle"
+
 	// DrainAnnotation is set by an administrator: the shard is to get no objects, and to let go of
 	// those that it has.
 	DrainAnnotation = "ring.bellwether.dev/drain"

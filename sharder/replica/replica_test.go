@@ -304,8 +304,8 @@ func TestAReplicaThatWorksOnNothingIsNotReady(t *testing.T) {
 				return work(r, client, make(chan string, 10))(ctx)
 			}, nil)
 		}()
-		const idle = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works " +
-			"on them"
+		const idle = "this shard runs no informer of any resource of the ring, and gets no objects: nothing would " +
+			"work on them"
 		time.Sleep(time.Minute)
 		assert.NoError(t, r.Ready(nil))
 		time.Sleep(30 * time.Second)

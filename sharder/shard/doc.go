@@ -47,10 +47,13 @@
 //
 // # Objects that nothing works on
 //
-// The sharder gives a shard objects of each resource of the ring. If the process has no informer of one, or
-// its reconcilers do not ask the shard, [Shard.Check] fails after a minute or two, and the log says so
+// A shard takes part in its ring from the first time that an informer of one of its resources begins:
+// before that its Lease says that it is idle, and the sharder gives it nothing
+// (TestAShardWithoutAnInformerIsIdle, TestAnIdleShardGetsNoObjects of package sharder). Then it gets
+// objects of each resource of the ring. If the process has no informer of one of them, or its reconcilers do
+// not ask the shard, [Shard.Check] fails after a minute or two, and the log says so
 // (TestAResourceWithoutAnInformerIsSaid, TestAReconcilerThatDoesNotAskFailsTheCheck). The shard gets such
-// objects all the same. If only one of several reconcilers does not ask, the log speaks of its first write of
+// objects all the same, so start the controllers of all resources in each replica. If only one of several reconcilers does not ask, the log speaks of its first write of
 // an object of the ring that has a name already (TestAWriteOutsideOfWorkIsWarnedOf).
 //
 // # Requirements

@@ -17,6 +17,7 @@ const idleAfter = time.Minute
 
 const (
 	noInformer = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works on them"
+	noneAtAll  = "this shard runs no informer of any resource of the ring, and gets no objects: nothing would work on them"
 	notAsked   = "no reconciler of this resource asks the shard before it works: wrap it by WrapReconciler of module " +
 		"controllerruntime, or call Shard.Do or RunController"
 )
@@ -50,10 +51,17 @@ func (s *Shard) Check(*http.Request) error {
 		case s.asked[r.GVR].missing():
 			errs = append(errs, fmt.Errorf("shard: %s: %s", name, notAsked))
 		case s.idle(r.GVR, term, time.Now()):
-			errs = append(errs, fmt.Errorf("shard: %s: %s", name, noInformer))
+			errs = append(errs, fmt.Errorf("shard: %s: %s", name, s.whyIdle()))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (s *Shard) whyIdle() string {
+	if s.caches.idle() {
+		return noneAtAll
+	}
+	return noInformer
 }
 
 // idle reports whether a resource has had no informer for too long, and says so once. The caller holds
@@ -69,7 +77,7 @@ func (s *Shard) idle(resource schema.GroupVersionResource, term *shardlease.Term
 	late := i.term != nil && now.Sub(i.since) >= idleAfter
 	if late && !i.said {
 		i.said = true
-		s.config.Logger.Warn(noInformer, zap.String("resource", resource.GroupResource().String()))
+		s.config.Logger.Warn(s.whyIdle(), zap.String("resource", resource.GroupResource().String()))
 	}
 	s.idleSince[resource] = i
 	return late

@@ -169,6 +169,7 @@ func (i *informer) run(ctx context.Context) {
 	defer i.queue.ShutDown()
 	defer i.hanging.ShutDown()
 	i.shard.caches.add(i)
+	i.shard.caches.use()
 	beside.Go(func() { i.follow(ctx) })
 	work := func(queue addressQueue, workers int) {
 		for range workers {

@@ -172,8 +172,8 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
 		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
 		selectors: map[schema.GroupVersionResource]labels.Selector{},
-		writable: map[schema.GroupResource]bool{},
-		asked:    map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
+		writable:  map[schema.GroupResource]bool{},
+		asked:     map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
 	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err
@@ -202,6 +202,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	}
 	lease.AddReleaseGate(s.end)
 	lease.OnOutside(s.warnOfWrites)
+	s.caches.begins = lease.IdleWhile(s.caches.idle)
 	return s, nil
 }
 

@@ -155,6 +155,11 @@ func TestASharderDistributesTheObjectsOfTheFakes(t *testing.T) {
 		require.NoError(t, err)
 		ring.Create(widget("early"))
 		ring.Run(func(context.Context) {
+			informer := ring.Informer(ofRing[0].GVR)
+			ring.Go(func(ctx context.Context) error {
+				informer.RunWithContext(ctx)
+				return nil
+			})
 			ring.Go(s.Run)
 			synctest.Wait()
 			ring.Create(widget("late"))

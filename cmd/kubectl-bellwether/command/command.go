@@ -349,5 +349,8 @@ func stateCell(s view.Shard) table.Cell {
 	if s.Drained {
 		c.Text += ",drained"
 	}
+	if s.Idle {
+		c.Text += ",idle"
+	}
 	return c
 }

@@ -72,6 +72,9 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 		if r.Drained > 0 {
 			ready.Text += fmt.Sprintf(", %d drained", r.Drained)
 		}
+		if r.Idle > 0 {
+			ready.Text += fmt.Sprintf(", %d idle", r.Idle)
+		}
 		if r.Ready < r.Members || r.Members == 0 {
 			ready.Colour = table.Warning
 		}

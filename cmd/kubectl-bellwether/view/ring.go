@@ -144,12 +144,12 @@ func (r Ring) orphaned(o Object, child bool) string {
 }
 
 // Members are the names of the shards among which objects are distributed, sorted: those that are not
-// drained, unless all are.
+// drained, unless all are, and not idle.
 func (r Ring) Members() []string {
 	names, drained := []string{}, []string{}
 	for _, s := range r.Shards {
 		switch {
-		case !s.state.Member():
+		case !s.state.Member(), s.Idle:
 		case s.Drained:
 			drained = append(drained, s.Name)
 		default:
@@ -190,6 +190,8 @@ type Summary struct {
 	Ready     int    `json:"ready"`
 	// Drained are neither members nor others, unless all are.
 	Drained int `json:"drained,omitempty"`
+	// Idle are not members: nothing in their processes works on objects.
+	Idle   int `json:"idle,omitempty"`
 	Others  int `json:"others"` // Leases of shards that have ended, or are malformed
 	// Sharder is the holder of the sharder's election, unless its Lease has expired.
 	Sharder string `json:"sharder,omitempty"`
@@ -204,11 +206,13 @@ func (r Ring) Summary() Summary {
 		switch {
 		case member && shard.State == "Ready":
 			s.Ready++
+		case shard.Idle && shard.state.Member():
+			s.Idle++
 		case !member && shard.state.Member():
 			s.Drained++
 		}
 	}
-	s.Others = len(r.Shards) - s.Members - s.Drained
+	s.Others = len(r.Shards) - s.Members - s.Drained - s.Idle
 	if r.Sharder != nil && r.Sharder.State == Held {
 		s.Sharder = r.Sharder.Holder
 	}

@@ -21,6 +21,8 @@ type Shard struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// Drained means that an administrator wants the shard to let go of its objects, and to get none.
 	Drained bool `json:"drained,omitempty"`
+	// Idle means that nothing in the shard's process works on objects, so it gets none.
+	Idle bool `json:"idle,omitempty"`
 	// Pod has claimed the name of the shard; empty: the name was not claimed.
 	Pod      string `json:"pod,omitempty"`
 	Epoch    int64  `json:"epoch"`
@@ -41,6 +43,7 @@ func ShardOf(ring string, l *coordinationv1.Lease, now time.Time) (Shard, error)
 	s := Shard{
 		Name: l.Name, LeaseUID: string(l.UID), Pod: l.Annotations[shardrecord.PodAnnotation],
 		Duration: ptr.Deref(l.Spec.LeaseDurationSeconds, 0), Drained: shardlease.Drained(l),
+		Idle: shardlease.Idle(l),
 	}
 	_, s.Leaving = l.Annotations[shardrecord.LeavingAnnotation]
 	if e, err := shardlease.EpochOf(l); err == nil {
