@@ -53,8 +53,9 @@
 // objects of each resource of the ring. If the process has no informer of one of them, or its reconcilers do
 // not ask the shard, [Shard.Check] fails after a minute or two, and the log says so
 // (TestAResourceWithoutAnInformerIsSaid, TestAReconcilerThatDoesNotAskFailsTheCheck). The shard gets such
-// objects all the same, so start the controllers of all resources in each replica. If only one of several reconcilers does not ask, the log speaks of its first write of
-// an object of the ring that has a name already (TestAWriteOutsideOfWorkIsWarnedOf).
+// objects all the same, so start the controllers of all resources in each replica. If only one of several
+// reconcilers does not ask, the log speaks of its first write of an object of the ring that has a name already
+// (TestAWriteOutsideOfWorkIsWarnedOf).
 //
 // # Requirements
 //
