@@ -19,7 +19,7 @@ const (
 	noInformer = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works on them"
 	noneAtAll  = "this shard runs no informer of any resource of the ring, and gets no objects: nothing would work " +
 		"on them"
-	notAsked   = "no reconciler of this resource asks the shard before it works: wrap it by WrapReconciler of module " +
+	notAsked = "no reconciler of this resource asks the shard before it works: wrap it by WrapReconciler of module " +
 		"controllerruntime, or call Shard.Do or RunController"
 )
 
