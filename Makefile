@@ -145,7 +145,7 @@ mutations: gotestsum ## safeguards removed one by one: a test has to catch each
 # Compilers beside them have the same effect, so everything is compiled before.
 AGENTS   := ./fencejobs ./fencing/devices ./lab/...
 DEEP     := ./chaos ./cmd/images ./fencing/storm ./walkthrough
-UPGRADED := ./sharder ./leaderelection ./fencing
+UPGRADED := ./leaderelection ./fencing
 E2E      := ./sharder ./fencing ./leaderelection ./endpoints $$(go list ./... | grep -vxF "$$(go list $(AGENTS) $(DEEP) ./realnode/... ./memory)")
 
 # Without the race detector, which takes most of the processors' time, and finds what make test has compiled.

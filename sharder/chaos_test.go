@@ -179,9 +179,9 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 				`{"labels":{"` + w.keys.Shard + `":"` + name + `"}}`,
 				`{"labels":{"` + w.keys.Shard + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":"x"}}`,
 				`{"labels":{"` + w.keys.Drain + `":null}}`,
-				`{"annotations":{"` + w.keys.Owner + `":null}}`,
+				`{"annotations":{"` + w.keys.Record + `":null}}`,
 				`{"labels":{"` + w.keys.Shard + `":"` + name + `","` + w.keys.Drain + `":null},"annotations":{"` +
-					w.keys.Owner + `":null}}`,
+					w.keys.Record + `":null}}`,
 			}
 			edit := edits[random.IntN(len(edits))]
 			note("edit %s %s", object, edit)

@@ -45,7 +45,6 @@
 //   - the annotation owner.<resource>.bellwether.dev/<ring>: the record of its owner. It names the
 //     object's UID, the shard, and the shard's Lease and epoch, and says whether the shard owns the
 //     object or has let go of it. <resource> is for example configmaps or replicasets.apps;
-//     owner.bellwether.dev/<ring> has the same record for replicas of v0.1;
 //   - the label seal.bellwether.dev/<ring>: a digest of that record.
 //
 // The record decides who may work, the label who sees the object. An epoch is a period in which a
@@ -104,13 +103,10 @@
 // history names a former member until its epoch is known to have ended, because a drain that was
 // sent before may be carried out late.
 //
-// A shard of v0.1 ignores the successor and lets go, and a sharder of v0.1 names none. So replicas
-// of both versions can run side by side.
-//
 // # Objects that make no progress
 //
 // An object whose annotations leave no room for its record once a drain has named the next owner in it
-// gets no owner, and its Event says how many bytes it must leave: some 700 of 256 KiB
+// gets no owner, and its Event says how many bytes it must leave: some 350 of 256 KiB
 // (TestAnObjectThatCouldNotBeDrainedIsNotAssigned).
 //
 // An object that cannot be changed, because a policy denies it or for any other reason, does not
@@ -166,10 +162,6 @@
 // treated as one without: the shards that may be at work on it are asked. Annotations with records
 // of other objects are removed, unless they are of the object's owners, which would copy them
 // again.
-//
-// A record of v0.1 has no seal, and counts as before until the first sharder of this version that
-// scans the object writes it again. While replicas of v0.1 run, what they write later than this
-// version counts. Until they have ended, do not undo a rollout of an object of the ring.
 //
 // # Children
 //
@@ -311,7 +303,6 @@
 //	change of the sharder                    1 patch for each root without an owner whose children
 //	                                         move, and 2 for each of those in place already
 //	restart before the Lease is released     0
-//	first scan after an upgrade from v0.1    1 patch for each object
 //	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
 //	                                         shard sends the object back
 //	edit repaired                            1 patch, 2 if the shard sends the object back. After three

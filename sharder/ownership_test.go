@@ -19,7 +19,7 @@ func TestOwnershipIsThatOfTheRecord(t *testing.T) {
 	object := func(r protocol.Record, drain string) *metav1.PartialObjectMetadata {
 		value := r.Encode()
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			UID: "u", Annotations: map[string]string{keys.Owner: value, keys.Record: value},
+			UID: "u", Annotations: map[string]string{keys.Record: value},
 			Labels: map[string]string{keys.Shard: "a", keys.Seal: protocol.SealOf(value)},
 		}}
 		if drain == "seal" {

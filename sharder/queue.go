@@ -216,7 +216,14 @@ func (e heldError) Error() string { return "held until " + e.until.Format(time.T
 func (q *queue) hold(i *item, e heldError) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i.held, i.unless = true, e.unless
+	i.unless = e.unless
+	if i.again && i.changedIn(i.latest) { // it was changed while the worker decided
+		i.end(false)
+		i.again, i.unless = false, nil
+		q.enqueue(i)
+		return true
+	}
+	i.held = true
 	return q.delay(i, e.until)
 }
 

@@ -34,6 +34,27 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 	assert.Zero(t, q.len())
 }
 
+// A change that comes while a worker decides to hold an object is not lost.
+func TestAnObjectThatChangesWhileItBeginsToBeHeldIsNot(t *testing.T) {
+	q := newQueue(10)
+	defer q.watch(t.Context())()
+	before := object(1, "1")
+	for _, version := range []string{"1", "2"} {
+		require.True(t, q.offer(t.Context(), before, nil, false))
+		i, _, _ := q.take(t.Context(), true)
+		require.True(t, q.offer(t.Context(), object(1, version), nil, false))
+		require.True(t, q.hold(i, heldError{until: time.Now().Add(time.Hour), unless: &before}))
+		assert.Equal(t, version == "1", q.waits(before.Ref), "version %s", version)
+		if version == "1" {
+			require.True(t, q.offer(t.Context(), object(1, "2"), nil, false))
+		}
+		i, o, _ := q.take(t.Context(), true)
+		assert.Equal(t, "2", o.(protocol.Root).Version)
+		q.done(i, true)
+	}
+	assert.Zero(t, q.len())
+}
+
 func TestUnworkedObjectsComeBeforeDrains(t *testing.T) {
 	q := newQueue(10)
 	defer q.watch(t.Context())()

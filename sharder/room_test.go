@@ -23,7 +23,7 @@ func TestAnObjectThatCouldNotBeDrainedIsNotAssigned(t *testing.T) {
 		logs := warnings(&c)
 		stop, _ := w.settledWith(10, c, "a")
 		defer stop()
-		for name, left := range map[string]int{"narrow": 500, "wide": 2000} {
+		for name, left := range map[string]int{"narrow": 250, "wide": 2000} {
 			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 					"x": strings.Repeat("x", validation.TotalAnnotationSizeLimitB-1-left),

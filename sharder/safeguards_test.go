@@ -80,12 +80,12 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an old record of an object may be restored", File: "internal/protocol/seal.go",
-		Old: "fits := recorded && sealed && seal == SealOf(value)", New: "fits := recorded && sealed && seal != \"\"",
+		Old: "o.GetLabels()[n.Seal] == SealOf(value)", New: "o.GetLabels()[n.Seal] != \"\"",
 		Caught: "TestARestoredOldRecordEndsNoWork",
 	},
 	{
 		Name: "the records of all resources are in one annotation", File: "internal/protocol/keys.go",
-		Old: "	n.Record = api.RecordAnnotation(n.ring, resource)", New: "	n.Record, _ = n.Owner, resource",
+		Old: "	n.Record = api.RecordAnnotation(n.ring, resource)", New: "	n.Record = api.RecordAnnotation(n.ring, schema.GroupResource{Resource: resource.Resource[:0]})",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
 	{

@@ -302,17 +302,17 @@ func (w *world) edit(name, patch string) {
 
 func TestEditsOfUsersAreRepaired(t *testing.T) {
 	const object = "o-007"
-	n := protocol.KeysOf(testRing)
+	n := protocol.KeysOf(testRing).Of(ringtest.ConfigMaps.GroupResource())
 	for name, edit := range map[string]string{
 		"label removed":                        `{"labels":{"` + n.Shard + `":null}}`,
 		"label set to a shard that is unknown": `{"labels":{"` + n.Shard + `":"x"}}`,
 		"label set to a":                       `{"labels":{"` + n.Shard + `":"a"}}`,
 		"label set to b":                       `{"labels":{"` + n.Shard + `":"b"}}`,
 		"drain label set":                      `{"labels":{"` + n.Drain + `":""}}`,
-		"record removed":                       `{"annotations":{"` + n.Owner + `":null}}`,
-		"record garbled":                       `{"annotations":{"` + n.Owner + `":"x"}}`,
+		"record removed":                       `{"annotations":{"` + n.Record + `":null}}`,
+		"record garbled":                       `{"annotations":{"` + n.Record + `":"x"}}`,
 		"everything removed":                   `{"labels":null,"annotations":null}`,
-		"record of an epoch that never was": `{"annotations":{"` + n.Owner + `":null},"labels":{"` + n.Shard +
+		"record of an epoch that never was": `{"annotations":{"` + n.Record + `":null},"labels":{"` + n.Shard +
 			`":"b","` + n.Drain + `":"x"}}`,
 	} {
 		for _, all := range []bool{false, true} {

@@ -136,8 +136,7 @@ func forge(w *sim.World, r *rand.Rand) {
 	}
 	patch := must(json.Marshal(map[string]any{"metadata": map[string]any{
 		"labels": labels, "annotations": map[string]any{
-			api.OwnerAnnotation(simulatedRing): record,
-			recordAnnotation:                   record,
+			recordAnnotation: record,
 		},
 	}}))
 	_, _ = client.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})

@@ -69,7 +69,7 @@ func stripSoon(w *sim.World, c apisim.Change) {
 					label: nil, api.DrainLabel(simulatedRing): nil,
 					api.SealLabel(simulatedRing): nil,
 				},
-				"annotations": map[string]any{api.OwnerAnnotation(simulatedRing): nil, recordAnnotation: nil},
+				"annotations": map[string]any{recordAnnotation: nil},
 			}})), metav1.PatchOptions{})
 	})
 }

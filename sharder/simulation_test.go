@@ -479,8 +479,7 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 		}}))
 		_, _ = client.Patch(ctx, o.Name, types.MergePatchType, p, metav1.PatchOptions{})
 	}
-	shard, drain, owner := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing),
-		api.OwnerAnnotation(simulatedRing)
+	shard, drain, owner := api.ShardLabel(simulatedRing), api.DrainLabel(simulatedRing), recordAnnotation
 	switch r.IntN(16) {
 	case 0:
 		patch(map[string]any{shard: nil}, nil)
@@ -575,7 +574,7 @@ func everyObjectHasOneOwner(w *sim.World) error {
 		if shard == "" || drained || by.identity != shard || time.Since(by.at) > 2*resync {
 			problems = append(problems, fmt.Errorf("object %s (%s) is not looked after: labels %v, record %s, last "+
 				"worked on by %q %v ago: %s", o.Name, o.UID, o.Labels,
-				o.Annotations[api.OwnerAnnotation(simulatedRing)], by.identity, time.Since(by.at), explain(w, o.Name)))
+				o.Annotations[recordAnnotation], by.identity, time.Since(by.at), explain(w, o.Name)))
 		}
 	}
 	return errors.Join(append(problems, everyChildIsWithItsRoot(w, list.Items))...)

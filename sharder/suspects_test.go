@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -111,12 +112,16 @@ func (c *container) owns(r protocol.Record, epoch shardlease.Epoch) bool {
 // release is what the supervisor does.
 func (c *container) release(victim types.UID) {
 	leases := c.w.kube.CoordinationV1().Leases(testNamespace)
-	l, err := leases.Get(c.w.t.Context(), c.name, metav1.GetOptions{})
-	require.NoError(c.w.t, err)
-	released := lease.RecordOf(l).Release(metav1.NowMicro())
-	shardrecord.MarkCrash(released, []uint64{shardrecord.DigestOf(victim)}, true)
-	_, err = leases.Update(c.w.t.Context(), released, metav1.UpdateOptions{})
-	require.NoError(c.w.t, err)
+	require.NoError(c.w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the sharder may have written it
+		l, err := leases.Get(c.w.t.Context(), c.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		released := lease.RecordOf(l).Release(metav1.NowMicro())
+		shardrecord.MarkCrash(released, []uint64{shardrecord.DigestOf(victim)}, true)
+		_, err = leases.Update(c.w.t.Context(), released, metav1.UpdateOptions{})
+		return err
+	}))
 }
 
 func (w *world) createPoison() {

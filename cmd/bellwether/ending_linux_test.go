@@ -60,10 +60,14 @@ func TestGraceOfWhatIsLeftEnds(t *testing.T) {
 func TestSIGTERMComesOnce(t *testing.T) {
 	t.Parallel()
 	e := newElection(t)
-	c := e.start(`trap 'sleep 0.3; kill -TERM $worker' TERM
-		sh -c 'trap "echo SIGTERM; ends=yes" TERM; echo works; until [ $ends ]; do sleep 0.1; done; sleep 1' &
+	c := e.bellwether("--", "/bin/sh", "-c", `trap 'sleep 0.3; kill -TERM $worker' TERM
+		sh -c 'trap "echo SIGTERM; ends=yes" TERM; : >"$0"; until [ $ends ]; do sleep 0.1; done; sleep 1' "$READY" &
 		worker=$!
+		until [ -e "$READY" ]; do sleep 0.1; done
+		echo works
 		wait; wait $worker`)
+	c.Env = append(c.Env, "READY="+filepath.Join(t.TempDir(), "ready"))
+	c.Start()
 	await(t, c, "works")
 	c.Send(unix.SIGTERM)
 	said := c.Rest()

@@ -13,7 +13,6 @@ const (
 	shardDomain = "shard.bellwether.dev/"
 	drainDomain = "drain.bellwether.dev/"
 	sealDomain  = "seal.bellwether.dev/"
-	ownerDomain = "owner.bellwether.dev/"
 	// The resource is part of the key because controllers copy annotations, for example from a
 	// Deployment to its ReplicaSets.
 	recordPrefix, recordSuffix = "owner.", ".bellwether.dev/"
@@ -30,10 +29,6 @@ func DrainLabel(ring string) string { return drainDomain + ring }
 // the seal is invalid. Annotations are often copied and restored, for example by kubectl rollout
 // undo; labels hardly ever are.
 func SealLabel(ring string) string { return sealDomain + ring }
-
-// OwnerAnnotation is the annotation in which v0.1 keeps an object's owner record. It is read and
-// written beside [RecordAnnotation], so that replicas of both versions can run side by side.
-func OwnerAnnotation(ring string) string { return ownerDomain + ring }
 
 // RecordAnnotation is the annotation with the owner record of an object of this resource.
 func RecordAnnotation(ring string, resource schema.GroupResource) string {
@@ -53,7 +48,7 @@ func WithoutMarks(from map[string]string) map[string]string {
 func isMark(key string) bool {
 	domain, _, named := strings.Cut(key, "/")
 	switch domain += "/"; domain {
-	case shardDomain, drainDomain, sealDomain, ownerDomain:
+	case shardDomain, drainDomain, sealDomain:
 		return named
 	}
 	return named && strings.HasPrefix(domain, recordPrefix) && strings.HasSuffix(domain, recordSuffix)

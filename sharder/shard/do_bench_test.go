@@ -47,7 +47,7 @@ func BenchmarkDo(b *testing.B) {
 			last = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: fmt.Sprint(i), UID: uid,
 				Labels:      map[string]string{names.Shard: "a", names.Seal: protocol.SealOf(r.Encode())},
-				Annotations: map[string]string{names.Owner: r.Encode(), names.Record: r.Encode()},
+				Annotations: map[string]string{names.Record: r.Encode()},
 			}}
 			last.SetGroupVersionKind(ringtest.ConfigMaps.GroupVersion().WithKind("ConfigMap"))
 			require.NoError(b, client.Tracker().Add(last))

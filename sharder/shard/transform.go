@@ -29,7 +29,7 @@ func preserveRecord(n protocol.Keys, selector labels.Selector, transform cache.T
 		}
 		uid, version := before.GetUID(), before.GetResourceVersion()
 		marks := entries(before.GetLabels(), needed...)
-		annotations := entries(before.GetAnnotations(), n.Owner, n.Record)
+		annotations := entries(before.GetAnnotations(), n.Record)
 		whole := obj
 		obj, err := transform(obj)
 		if err == nil && obj == nil {

@@ -63,8 +63,10 @@ func (r *Ring) assign(root shard.Object) error {
 	if err != nil {
 		return err
 	}
-	root.SetLabels(with(root.GetLabels(), api.ShardLabel(r.Lease.Ring()), r.Lease.Identity()))
-	root.SetAnnotations(with(root.GetAnnotations(), api.OwnerAnnotation(r.Lease.Ring()), record))
+	ring := r.Lease.Ring()
+	labels := with(root.GetLabels(), api.ShardLabel(ring), r.Lease.Identity())
+	root.SetLabels(with(labels, api.SealLabel(ring), protocol.SealOf(record)))
+	root.SetAnnotations(with(root.GetAnnotations(), api.RecordAnnotation(ring, gvr.GroupResource()), record))
 	return r.objects.replace(root)
 }
 

@@ -79,7 +79,7 @@ const (
 	Drain    Verb = "drain"    // ask its shard to let go
 	Withdraw Verb = "withdraw" // remove the drain label: its shard goes on
 	Probe    Verb = "probe"    // ask a shard that may be at work to acknowledge that it is not
-	Seal     Verb = "seal"     // write its record again, with a seal that tells it from copies
+	Seal     Verb = "seal"     // write its record again, without the records of other objects beside it
 	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
 	Gather   Verb = "gather"   // bring children that its record does not cover to its shard
 	Follow   Verb = "follow"   // of a child: give it to the shard of its root
@@ -139,8 +139,7 @@ func (d Decision) Why() string {
 	case Probe:
 		return fmt.Sprintf("it has no record that says so, but shard %q may work on it, and is asked", d.Label)
 	case Seal:
-		return "it is with its owner on the ring, but a copy of its record, or of another object's, could be taken " +
-			"for it"
+		return "it is with its owner on the ring, but carries copies of other objects' records"
 	case Gather:
 		return "it is with its owner on the ring, but there may be children of it that are not"
 	}
@@ -180,7 +179,7 @@ func Decide(s Situation) Decision {
 		return Decision{Verb: Withdraw, Label: r.Shard, Record: s.recordWithoutSuccessor()}
 	case s.scattered:
 		return Decision{Verb: Gather, Label: r.Shard, Record: &r}
-	case s.unsealed || len(s.Foreign) > 0:
+	case len(s.Foreign) > 0:
 		return Decision{Verb: Seal, Label: r.Shard, Record: &r}
 	}
 	return Decision{Verb: Keep}

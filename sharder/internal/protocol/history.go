@@ -181,8 +181,7 @@ func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 type step struct {
 	Join  []OwnerEpoch `json:"join,omitempty"` // or return in another epoch
 	Leave []string     `json:"leave,omitempty"`
-	// Of are the UIDs of the objects that this step is about; none: all objects. v0.1 ignores it
-	// and asks more shards than necessary.
+	// Of are the UIDs of the objects that this step is about; empty: all objects.
 	Of []types.UID `json:"of,omitempty"`
 }
 

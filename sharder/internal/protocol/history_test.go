@@ -76,7 +76,6 @@ func TestALongHistoryForgetsOnlyWhoOwnedWhat(t *testing.T) {
 	assert.Equal(t, last, last.Bounded(0, over), "the present one stays")
 }
 
-// To v0.1, a history of v0.2 names at least all possible owners of an object.
 func TestWhoMayHaveOwnedSingleObjectsIsStored(t *testing.T) {
 	h := History{[]Membership{both}, Displaced{"x": {inA, inC}, "y": {inA}}}
 	assert.JSONEq(t, `[{"join":[{"shard":"a","leaseUID":"lease-a","epoch":1}],"of":["x","y"]},`+

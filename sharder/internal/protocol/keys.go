@@ -15,13 +15,12 @@ const DrainValue = "true"
 
 // Keys are the label and annotation keys of one ring. Record depends on the resource, and is empty
 // where it does not matter.
-type Keys struct{ ring, Shard, Drain, Seal, Owner, Record string }
+type Keys struct{ ring, Shard, Drain, Seal, Record string }
 
 // KeysOf returns the keys of a ring, without Record.
 func KeysOf(ring string) Keys {
 	return Keys{
 		ring: ring, Shard: api.ShardLabel(ring), Drain: api.DrainLabel(ring), Seal: api.SealLabel(ring),
-		Owner: api.OwnerAnnotation(ring),
 	}
 }
 

@@ -14,7 +14,7 @@ func TestNamesOfARingAreLabels(t *testing.T) {
 	for _, ring := range []string{"r", "checksum", "my-ring-2", strings.Repeat("a", 63)} {
 		assert.Empty(t, RingProblems(ring), ring)
 		for _, name := range []string{
-			api.ShardLabel(ring), api.DrainLabel(ring), api.SealLabel(ring), api.OwnerAnnotation(ring),
+			api.ShardLabel(ring), api.DrainLabel(ring), api.SealLabel(ring),
 			api.RecordAnnotation(ring, schema.GroupResource{Resource: "configmaps"}),
 			api.RecordAnnotation(ring, schema.GroupResource{Group: "apps", Resource: "replicasets"}),
 		} {

@@ -10,12 +10,8 @@ func (n Keys) CarriesMarks(o metav1.Object) bool {
 			return true
 		}
 	}
-	for _, key := range []string{n.Owner, n.Record} {
-		if _, ok := annotations[key]; ok {
-			return true
-		}
-	}
-	return false
+	_, ok := annotations[n.Record]
+	return ok
 }
 
 // OwnerEpochs returns the epochs that may be at work on an object by its record.

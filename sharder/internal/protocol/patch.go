@@ -38,7 +38,7 @@ func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *
 		if drained && r.Next != nil {
 			labels[n.Drain] = labels[n.Seal]
 		}
-		annotations = map[string]any{n.Owner: value, n.Record: value}
+		annotations = map[string]any{n.Record: value}
 		for _, key := range removed {
 			annotations[key] = nil
 		}
@@ -48,7 +48,7 @@ func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *
 
 // StripPatch returns the patch that removes everything of the ring from an object.
 func (n Keys) StripPatch(o metav1.Object) []byte {
-	annotations := map[string]any{n.Owner: nil}
+	annotations := map[string]any{}
 	for key := range o.GetAnnotations() {
 		if n.isRecord(key) {
 			annotations[key] = nil

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestRecordsSurviveTheirEncoding(t *testing.T) {
@@ -60,18 +61,21 @@ func TestMalformedRecordsAreNone(t *testing.T) {
 }
 
 func TestRecordsCountOnTheirOwnObjectOnly(t *testing.T) {
-	n := KeysOf("r")
+	resource := schema.GroupResource{Resource: "configmaps"}
+	n := KeysOf("r").Of(resource)
 	value := Record{UID: "u", Shard: "a", LeaseUID: "l", Epoch: 1, State: StateOwned}.Encode()
-	original := &metav1.ObjectMeta{UID: "u", Annotations: map[string]string{n.Owner: value}}
+	original := &metav1.ObjectMeta{
+		UID: "u", Labels: map[string]string{n.Seal: SealOf(value)}, Annotations: map[string]string{n.Record: value},
+	}
 	r, ok := n.RecordOf(original)
 	assert.True(t, ok)
 	assert.Equal(t, "a", r.Shard)
 
-	copied := &metav1.ObjectMeta{UID: "v", Annotations: original.Annotations}
+	copied := &metav1.ObjectMeta{UID: "v", Labels: original.Labels, Annotations: original.Annotations}
 	_, ok = n.RecordOf(copied)
 	assert.False(t, ok)
 
-	_, ok = KeysOf("other").RecordOf(original)
+	_, ok = KeysOf("other").Of(resource).RecordOf(original)
 	assert.False(t, ok)
 }
 

@@ -11,10 +11,10 @@ import (
 )
 
 // annotationBytes is the size of an object's annotations as the API server counts it, without the
-// records of the ring.
+// record of the ring.
 func (n Keys) annotationBytes(o metav1.Object) (size int) {
 	for key, value := range o.GetAnnotations() {
-		if key != n.Owner && key != n.Record {
+		if key != n.Record {
 			size += len(key) + len(value)
 		}
 	}
@@ -27,7 +27,7 @@ func (n Keys) RoomFor(o Root, r Record) error {
 	r.Next = &OwnerEpoch{
 		Shard: strings.Repeat("x", 63), LeaseUID: types.UID(strings.Repeat("x", 36)), Epoch: math.MaxInt64,
 	}
-	need := len(n.Owner) + len(n.Record) + 2*len(r.Encode())
+	need := len(n.Record) + len(r.Encode())
 	if size := o.annotationBytes + need; size > validation.TotalAnnotationSizeLimitB {
 		return fmt.Errorf("annotations: must leave %d bytes of %d for the record of the owner (have %d)", need,
 			validation.TotalAnnotationSizeLimitB, validation.TotalAnnotationSizeLimitB-o.annotationBytes)

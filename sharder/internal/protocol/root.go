@@ -32,8 +32,6 @@ type Root struct {
 	// scattered says that the record does not cover all resources of children: some were added to
 	// the ring after it was written.
 	scattered bool
-	// unsealed says that the record is valid, but in the form of v0.1.
-	unsealed bool
 	// Foreign are the annotations with records of other objects.
 	Foreign []string
 	// annotationBytes is the size of all annotations but the record.
@@ -56,9 +54,7 @@ func (n Keys) RootOf(index int, r Resource, o metav1.Object) Root {
 		UID: o.GetUID(), Version: o.GetResourceVersion(),
 		Generation: o.GetGeneration(), Label: n.ShardOf(o), Drain: n.Draining(o),
 	}
-	p := n.recordStateOf(o)
-	v.Record, v.Recorded, v.unsealed = p.record, p.valid, p.valid && !p.sealed
-	if v.Recorded {
+	if v.Record, v.Recorded = n.RecordOf(o); v.Recorded {
 		v.successor = n.SuccessorOf(o, v.Record)
 	}
 	v.family = len(r.Children) > 0

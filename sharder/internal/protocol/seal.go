@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The record of an object is in the annotation of its resource, and with the same value in the one
-// that v0.1 knows. The seal label says which value was last written by a version that knows seals.
+// The record of an object is in the annotation of its resource. The seal label says which value of it was
+// last written by the ring.
 //
 // Others copy annotations: the Deployment controller to ReplicaSets at each sync, and kubectl
 // rollout undo back again, which restores what the Deployment carried long ago. The UID in a record
@@ -20,54 +20,22 @@ import (
 // SealOf returns the value of the seal label for a record.
 func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(value), 16) }
 
-// recordState is what an object's annotations and labels say about its owner.
-type recordState struct {
-	record Record
-	valid  bool // the record was written for this object, and is the latest
-	sealed bool // the record is in the form of this version
-}
-
 // RecordOf returns the record of an object; ok is false if there is no valid one.
 func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
-	p := n.recordStateOf(o)
-	return p.record, p.valid
-}
-
-// carries reports whether an object has this value as its record, in the form of this version.
-func (n Keys) carries(o metav1.Object, value string) bool {
-	annotations := o.GetAnnotations()
-	return annotations[n.Record] == value && annotations[n.Owner] == value && o.GetLabels()[n.Seal] == SealOf(value)
-}
-
-// recordStateOf reads the record of an object.
-func (n Keys) recordStateOf(o metav1.Object) recordState {
-	annotations := o.GetAnnotations()
-	plain, ok := annotations[n.Owner]
-	if !ok {
-		return recordState{} // the record was removed
+	value, recorded := o.GetAnnotations()[n.Record]
+	if !recorded || !n.carries(o, value) {
+		return Record{}, false
 	}
-	before, err := ParseRecord(plain)
-	if err != nil {
-		return recordState{}
-	}
-	value, recorded := annotations[n.Record]
-	seal, sealed := o.GetLabels()[n.Seal]
-	fits := recorded && sealed && seal == SealOf(value)
-	switch own := before.UID == o.GetUID(); {
-	case own && !recorded && !sealed: // only v0.1 has written it so far
-		return recordState{record: before, valid: true}
-	case own && fits && value != plain: // v0.1 wrote last: restoring annotations would restore both
-		return recordState{record: before, valid: true}
-	case own && fits:
-		return recordState{record: before, valid: true, sealed: true}
-	case own || !fits:
-		return recordState{}
-	}
-	r, err := ParseRecord(value) // the other annotation is a copy of another object's
+	r, err := ParseRecord(value)
 	if err != nil || r.UID != o.GetUID() {
-		return recordState{}
+		return Record{}, false
 	}
-	return recordState{record: r, valid: true, sealed: true}
+	return r, true
+}
+
+// carries reports whether an object has this value as its record, and the seal for it.
+func (n Keys) carries(o metav1.Object, value string) bool {
+	return o.GetAnnotations()[n.Record] == value && o.GetLabels()[n.Seal] == SealOf(value)
 }
 
 // foreign returns the annotations with records of other objects, which copying may leave behind:

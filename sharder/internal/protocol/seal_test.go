@@ -29,56 +29,43 @@ func TestARecordCountsIfItIsTheOneThatWasWrittenLast(t *testing.T) {
 	other := Record{UID: "v", Shard: "c", LeaseUID: "k", Epoch: 1, State: StateOwned}
 	for name, test := range map[string]struct {
 		change func(o *metav1.ObjectMeta)
-		want   recordState
+		want   *Record
 	}{
-		"nothing has happened": {func(*metav1.ObjectMeta) {}, recordState{now, true, true}},
+		"nothing has happened": {func(*metav1.ObjectMeta) {}, &now},
 		"a Deployment's annotations are copied": {func(o *metav1.ObjectMeta) {
 			maps.Copy(o.Annotations, written(t, deployments, "v", other).Annotations)
-		}, recordState{now, true, true}},
+		}, &now},
 		"the annotations of another of its kind are copied": {func(o *metav1.ObjectMeta) {
 			maps.Copy(o.Annotations, written(t, n, "v", other).Annotations)
-		}, recordState{}},
+		}, nil},
 		"it is a copy of another, labels and all": {
-			func(o *metav1.ObjectMeta) { *o = *written(t, n, "v", other); o.UID = "u" }, recordState{},
+			func(o *metav1.ObjectMeta) { *o = *written(t, n, "v", other); o.UID = "u" }, nil,
 		},
 		"its earlier annotations are restored": {
-			func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", old).Annotations }, recordState{},
-		},
-		"its annotations from before are restored": {
-			func(o *metav1.ObjectMeta) { o.Annotations = map[string]string{n.Owner: old.Encode()} }, recordState{},
+			func(o *metav1.ObjectMeta) { o.Annotations = written(t, n, "u", old).Annotations }, nil,
 		},
 		"its present ones are": {
 			func(o *metav1.ObjectMeta) {
 				o.Annotations = written(t, n, "u", now).Annotations
-			}, recordState{now, true, true},
+			}, &now,
 		},
 		"its seal is removed": {
-			func(o *metav1.ObjectMeta) { delete(o.Labels, n.Seal) }, recordState{},
+			func(o *metav1.ObjectMeta) { delete(o.Labels, n.Seal) }, nil,
 		},
-		"its seal is changed": {func(o *metav1.ObjectMeta) { o.Labels[n.Seal] = "0" }, recordState{}},
+		"its seal is changed": {func(o *metav1.ObjectMeta) { o.Labels[n.Seal] = "0" }, nil},
 		"its record is removed": {
-			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record) }, recordState{},
-		},
-		"its record is removed where v0.1 has it": {
-			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Owner) }, recordState{},
+			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record) }, nil,
 		},
 		"its record is garbled": {
-			func(o *metav1.ObjectMeta) { o.Annotations[n.Record] = "x" }, recordState{},
-		},
-		"its record is garbled where v0.1 has it": {
-			func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = "x" }, recordState{},
-		},
-		"v0.1 writes a record, after this version": {
-			func(o *metav1.ObjectMeta) { o.Annotations[n.Owner] = old.Encode() }, recordState{old, true, false},
-		},
-		"v0.1 has written its record, and none since": {
-			func(o *metav1.ObjectMeta) { delete(o.Annotations, n.Record); delete(o.Labels, n.Seal) },
-			recordState{now, true, false},
+			func(o *metav1.ObjectMeta) { o.Annotations[n.Record] = "x" }, nil,
 		},
 	} {
 		o := written(t, n, "u", now)
 		test.change(o)
-		assert.Equal(t, test.want, n.recordStateOf(o), name)
+		r, ok := n.RecordOf(o)
+		if assert.Equal(t, test.want != nil, ok, name) && ok {
+			assert.Equal(t, *test.want, r, name)
+		}
 	}
 }
 
