@@ -86,7 +86,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a term of a shard waits for versions of objects of others", File: "warm_cache.go",
-		Old: "source = selected.Source()", New: "_ = selected", Caught: "TestATermOfAShardDoesNotWaitForObjectsOfOthers",
+		Old: "source = selected.Source()", New: "_ = selected",
+		Caught: "TestATermOfAShardDoesNotWaitForObjectsOfOthers",
 	},
 }
 

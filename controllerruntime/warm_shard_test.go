@@ -135,7 +135,7 @@ func TestATermOfAShardWhoseWatchHangsBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		user := kubernetes.NewForConfigOrDie(server.Client("user").Config()).CoreV1().ConfigMaps("default")
-		c, err := user.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+		_, err := user.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
 			metav1.CreateOptions{})
 		require.NoError(t, err)
 		p := newShardProgram(t, server, nil)
@@ -148,7 +148,7 @@ func TestATermOfAShardWhoseWatchHangsBegins(t *testing.T) {
 		p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
 		time.Sleep(11 * time.Second)
 		p.reconciled.Store(0)
-		c, err = user.Get(t.Context(), "c", metav1.GetOptions{})
+		c, err := user.Get(t.Context(), "c", metav1.GetOptions{})
 		require.NoError(t, err)
 		c.Data = map[string]string{"is": "changed"}
 		_, err = user.Update(t.Context(), c, metav1.UpdateOptions{})
