@@ -25,11 +25,8 @@
 //
 //	return controllerruntime.Standby{
 //		Config: r.ShardConfig,
-//		Options: ctrl.Options{Cache: cache.Options{
-//			NewInformer: r.Shard.NewInformer,
-//			ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: r.Shard.Selector()}},
-//		}},
-//		Warm: []client.Object{&corev1.ConfigMap{}},
+//		Options: ctrl.Options{Cache: cache.Options{NewInformer: r.Shard.NewInformer}},
+//		Warm:    []client.Object{&corev1.ConfigMap{}},
 //	}.Run(ctx, func(ctx context.Context, lead func(context.Context) error) error {
 //		return r.Run(ctx, lead, nil)
 //	}, setUp)

@@ -84,6 +84,11 @@ var mutations = []mutation.Mutation{
 		Name: "a candidate may be cold", File: "standby.go",
 		Old: "if s.fill(ctx, process) {", New: "if true {", Caught: "TestACandidateIsWarm",
 	},
+	{
+		Name: "a term of a shard waits for versions of objects of others", File: "warm_cache.go",
+		Old: "source = selected.Source()", New: "_ = selected",
+		Caught: "TestATermOfAShardDoesNotWaitForObjectsOfOthers",
+	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {

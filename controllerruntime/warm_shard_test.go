@@ -130,6 +130,37 @@ func TestATermOfAShardDoesNotWaitForObjectsOfOthers(t *testing.T) {
 	})
 }
 
+// After an outage, the watch of the cache is open and brings nothing.
+func TestATermOfAShardWhoseWatchHangsBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer()
+		user := kubernetes.NewForConfigOrDie(server.Client("user").Config()).CoreV1().ConfigMaps("default")
+		_, err := user.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+			metav1.CreateOptions{})
+		require.NoError(t, err)
+		p := newShardProgram(t, server, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.run(ctx) }()
+		time.Sleep(time.Minute)
+		require.Positive(t, p.reconciled.Load())
+
+		p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
+		time.Sleep(11 * time.Second)
+		p.reconciled.Store(0)
+		c, err := user.Get(t.Context(), "c", metav1.GetOptions{})
+		require.NoError(t, err)
+		c.Data = map[string]string{"is": "changed"}
+		_, err = user.Update(t.Context(), c, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		p.connection.Inject(apisim.Faults{Silent: true})
+		time.Sleep(time.Minute)
+		assert.Positive(t, p.reconciled.Load())
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+}
+
 // A shard that has stepped down, and takes its lease back, lists nothing again. Its controllers are
 // new ones.
 func TestAShardThatStepsDownKeepsItsCaches(t *testing.T) {

@@ -27,18 +27,28 @@ func (e *session) work(ctx context.Context, hanging bool) {
 			return
 		}
 		began := time.Now()
-		var placed bool
-		var err error
-		if i.Resource < len(e.resources) {
-			placed, err = e.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
-		} else {
-			placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
+		placed, err := e.attempt(ctx, i, o, slot)
+		if errors.Is(err, errMoving) {
+			continue
 		}
-		if !errors.Is(err, errMoving) {
-			i.hung = err != nil && time.Since(began) >= protocol.HangsAfter
-			e.finish(ctx, i, placed, err)
-		}
+		i.hung = err != nil && time.Since(began) >= protocol.HangsAfter
+		e.finish(ctx, i, placed, err)
 	}
+}
+
+// attempt does what an object needs. See [session.reconcile] for what it returns.
+func (e *session) attempt(ctx context.Context, i *item, o subject, slot bool) (placed bool, err error) {
+	ctx, end := e.queue.limit(ctx, i)
+	defer end()
+	if i.Resource < len(e.resources) {
+		placed, err = e.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
+	} else {
+		placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
+	}
+	if err != nil && !errors.Is(err, errMoving) && errors.Is(context.Cause(ctx), errGivenUp) {
+		err = fmt.Errorf("%w: %w", errGivenUp, err)
+	}
+	return placed, err
 }
 
 // finish ends the work on an object.
@@ -63,7 +73,11 @@ func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
 		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
 			e.note(ctx, i, err)
 		}
-		if !e.queue.retry(i, time.Now()) {
+		now := time.Now()
+		if errors.Is(err, errGivenUp) {
+			now = now.Add(requestTimeout) // until then the API server may carry the last patch out
+		}
+		if !e.queue.retry(i, now) {
 			notify(e.unsettle) // a scan will find it
 		}
 	}
@@ -154,6 +168,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 			floor, known := e.floorOf(s, d)
 			if !known {
 				e.outsiders.Store(newOutsiders()) // before the list
+				e.queue.leave(i)
 				e.moves.add(&move{
 					item: i, root: *o, decision: d, origin: s.Origin(), plan: p, current: current,
 				})
@@ -292,7 +307,8 @@ func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, sha
 ) (version string, err error) {
 	began := time.Now()
 	o, err := e.merge(ctx, r, patch)
-	if e.config.Hooks.OnPatch != nil && ctx.Err() == nil {
+	over := ctx.Err() != nil && !errors.Is(context.Cause(ctx), errGivenUp)
+	if e.config.Hooks.OnPatch != nil && !over {
 		e.config.Hooks.OnPatch(Patch{
 			Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began),
 			Err: err,

@@ -38,7 +38,8 @@ type Config struct {
 	// more evenly. A change moves objects between all shards. Default: [ring.DefaultTokens].
 	TokensPerShard int
 
-	// Concurrency is how many objects are worked on at a time. Default: 16.
+	// Concurrency is how many objects are worked on at a time. Four times as many, at most, are those
+	// whose requests take longer than a quarter of a second. Default: 16.
 	Concurrency int
 
 	// MaxDrains bounds how many objects may be between two living shards at a time, without work on

@@ -111,9 +111,14 @@
 //
 // An object that cannot be changed, because a policy denies it or for any other reason, does not
 // affect other objects. It is retried after pauses of up to half a minute, without a list, and the
-// log has the reason, once for each cause. If a patch hangs, for example because a webhook cannot
-// be reached, only the first attempt may delay others: a quarter of the workers, at least one, have
-// the objects whose last attempt failed after a second or more, and only while no others wait. The
+// log has the reason, once for each cause. A patch may hang, for example because a webhook cannot be
+// reached. A first attempt then delays others for a quarter of a second, and leaves its place to them.
+// Up to four times Concurrency may do so. If more hang and one of these fails, the oldest are given up, and
+// their objects are tried again after half a minute. So 1,000 of them delay others, whose patches are quick,
+// by up to 26 s with the default timeout of a webhook, and by 46 s if requests get no answer at all
+// (TestFirstAttemptsThatHangDelayOthersForSeconds). Patches that are slow and succeed are not given up
+// (TestSlowPatchesAreNotGivenUp). Further attempts delay no others: a quarter of the workers, at least one,
+// have the objects whose last attempt failed after a second or more, and only while no others wait. The
 // sharder does this for up to twice PageSize of them. A shard has separate workers for those of the
 // objects that it lets go of. A child that cannot be changed delays its root in the same way.
 // [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for objects

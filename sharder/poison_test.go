@@ -12,6 +12,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -357,19 +358,34 @@ func (e *session) historyNow(t *testing.T) protocol.History {
 	return e.store.known
 }
 
+// hungPatches are the sharder's patches of objects that hang.
+type hungPatches struct {
+	mu    sync.Mutex
+	under map[string]bool // by path: one is under way
+	most  int             // that were under way at a time
+}
+
 // hang makes the sharder's patches of objects with this prefix take a time, and then fail, as those do
-// whose webhook cannot be reached.
-func (w *world) hang(prefix string, d time.Duration) {
+// whose webhook cannot be reached. The test fails if two patches of one object are under way at a time.
+func (w *world) hang(prefix string, d time.Duration) *hungPatches {
+	p := &hungPatches{under: map[string]bool{}}
 	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 		path := strings.Split(q.URL.Path, "/")
 		if q.Method != http.MethodPatch || !strings.HasPrefix(path[len(path)-1], prefix) {
 			return nil
 		}
-		if !clock.Sleep(q.Context(), d) {
-			return nil
-		}
+		p.mu.Lock()
+		assert.False(w.t, p.under[q.URL.Path], "two patches of %s", q.URL.Path)
+		p.under[q.URL.Path] = true
+		p.most = max(p.most, len(p.under))
+		p.mu.Unlock()
+		clock.Sleep(q.Context(), d) // less, if the sharder gives up
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.under, q.URL.Path)
 		return answer(q, apierrors.NewInternalError(errors.New("failed calling webhook: context deadline exceeded")))
 	}})
+	return p
 }
 
 // Objects whose patches hang delay others only by their first attempts. They find their shards when the
@@ -385,12 +401,9 @@ func TestObjectsWhosePatchesHangDoNotDelayOthers(t *testing.T) {
 				defer stop()
 				w.hang("bad", timeout)
 				w.create(hanging, "bad")
-				time.Sleep(hanging*timeout/time.Duration(cmp.Or(concurrency, 16)) + time.Minute)
+				time.Sleep(2*timeout + hanging*longAfter/time.Duration(cmp.Or(concurrency, 16)))
 				for i := range 10 {
 					w.create(10, fmt.Sprint("good-", i))
-					if concurrency == 1 {
-						time.Sleep(timeout) // that of the one that is tried
-					}
 					time.Sleep(time.Second)
 					assert.Equal(t, hanging, w.owners()["-"])
 				}
@@ -400,6 +413,84 @@ func TestObjectsWhosePatchesHangDoNotDelayOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A thousand objects hang, before as many others: until one of them has failed, and then a quarter of a
+// second for each that a worker begins. Few of their requests are under way at a time.
+func TestFirstAttemptsThatHangDelayOthersForSeconds(t *testing.T) {
+	const hanging = 1000
+	for name, c := range map[string]struct{ timeout, within time.Duration }{
+		"a webhook's default timeout": {10 * time.Second, 30 * time.Second},
+		"no answer":                   {time.Hour, 50 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				config := w.config()
+				again := tryAgainLater(t, &config)
+				stop, _ := w.settledWith(20, config, "a", "b")
+				defer stop()
+				hung := w.hang("bad", c.timeout)
+				began := time.Now()
+				w.create(hanging, "bad")
+				w.create(hanging, "good")
+				for w.owners()["-"] > hanging && time.Since(began) < time.Hour {
+					time.Sleep(time.Second)
+				}
+				took := time.Since(began)
+				t.Logf("the others have their shards after %v; at most %d patches at a time", took, hung.most)
+				assert.LessOrEqual(t, took, c.within)
+				assert.Equal(t, hanging, w.owners()["-"])
+				assert.LessOrEqual(t, hung.most, 5*16)
+				w.connection.Inject(apisim.Faults{})
+				time.Sleep(2 * time.Minute)
+				w.requirePlaced(20+2*hanging, "a", "b")
+				assert.Greater(t, again.Load(), int64(100))
+			})
+		})
+	}
+}
+
+// tryAgainLater has the test fail if an object is patched again before a patch that was given up has
+// certainly ended. It counts the objects that are.
+func tryAgainLater(t *testing.T, c *Config) (again *atomic.Int64) {
+	var givenUp sync.Map // when, by object
+	again = &atomic.Int64{}
+	onPatch := c.Hooks.OnPatch
+	c.Hooks.OnPatch = func(p Patch) {
+		onPatch(p)
+		if at, ok := givenUp.LoadAndDelete(p.Object); ok {
+			again.Add(1)
+			assert.GreaterOrEqual(t, time.Since(at.(time.Time))-p.Latency, requestTimeout, p.Object)
+		}
+		if errors.Is(p.Err, context.Canceled) {
+			givenUp.Store(p.Object, time.Now())
+		}
+	}
+	return again
+}
+
+// All patches take long, and succeed, but for one that has failed before. More than Concurrency are under
+// way, and none is given up.
+func TestSlowPatchesAreNotGivenUp(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		c := w.config()
+		logs := warnings(&c)
+		stop, _ := w.settledWith(20, c, "a", "b")
+		defer stop()
+		w.hang("bad", 10*time.Second)
+		w.create(1, "bad")
+		time.Sleep(15 * time.Second)
+		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+			if q.Method == http.MethodPatch {
+				clock.Sleep(q.Context(), 5*time.Second)
+			}
+			return nil
+		}})
+		w.create(500, "slow")
+		time.Sleep(time.Minute)
+		assert.Zero(t, logs.FilterFieldKey("name").Len()-warned(logs, "bad-000"))
+		w.requirePlaced(521, "a", "b")
+	})
 }
 
 // The children of one root hang. The other roots that move with it wait for one attempt at a time.

@@ -23,6 +23,7 @@ type queue struct {
 	hanging []*item // ready, in order, after all others and for few workers: objects whose last attempt hung
 	delayed delays
 	stuck   int // how many items wait, in the sense of item.waits
+	turns   turns
 }
 
 // subject is one version of a root or of a child that may need work.
@@ -42,15 +43,20 @@ type item struct {
 	// unless, if it is held, is the version of a root: it is due at once if its specification changes.
 	unless *protocol.Root
 
-	queued bool // in urgent, ready or hanging
-	taken  bool // with a worker
-	again  bool // offered since it was taken
+	queued bool  // in urgent, ready or hanging
+	taken  bool  // with a worker
+	turn   *turn // of that worker; nil: it has ended
+	again  bool  // offered since it was taken
 	due    time.Time
 	index  int // in delayed; -1: not there
 }
 
-func newQueue(capacity int) *queue {
-	q := &queue{capacity: capacity, items: map[protocol.Ref]*item{}, later: make(chan struct{}, 1)}
+// newQueue returns a queue whose workers have this many places.
+func newQueue(capacity, places int) *queue {
+	q := &queue{
+		capacity: capacity, items: map[protocol.Ref]*item{}, later: make(chan struct{}, 1),
+		turns: turns{places: places},
+	}
 	q.changed = sync.NewCond(&q.mu)
 	return q
 }
@@ -122,9 +128,9 @@ func (q *queue) enqueue(i *item) {
 	}
 }
 
-// take waits for an item, which is the caller's until done or retry. With hanging it may be one whose
-// last attempt hung. It returns the last known version of the object, and whether it has a drain slot.
-// It returns nil if ctx has ended. watch must have been called for ctx.
+// take waits for an item and a place, which are the caller's until done, retry or hold. With hanging it
+// may be an item whose last attempt hung. It returns the last known version of the object, and whether it
+// has a drain slot. It returns nil if ctx has ended. watch must have been called for ctx.
 func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,7 +142,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 		if len(*from) == 0 && hanging {
 			from = &q.hanging
 		}
-		if len(*from) > 0 {
+		if len(*from) > 0 && q.turns.free() {
 			i := (*from)[0]
 			(*from)[0] = nil
 			*from = (*from)[1:]
@@ -144,6 +150,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 				q.stuck--
 			}
 			i.queued, i.taken, i.wrote, i.hung, i.held, i.unless = false, true, false, false, false, nil
+			i.turn = q.turns.begin()
 			slot, i.slot = i.slot, false // a slot offered from now on is for the next time
 			return i, i.latest, slot
 		}
@@ -152,10 +159,47 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 	return nil, nil, false
 }
 
+// limit has the turn of an item that was taken leave its place to others when it takes long. The
+// context ends with the turn, or with errGivenUp as its cause.
+func (q *queue) limit(ctx context.Context, i *item) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t := i.turn
+	t.giveUp = func() { cancel(errGivenUp) }
+	timer := time.AfterFunc(longAfter, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if i.turn == t {
+			q.turns.prolong(t)
+			q.changed.Broadcast()
+		}
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// leave ends the turn of an item whose work goes on elsewhere.
+func (q *queue) leave(i *item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.endTurn(i, false)
+}
+
+// endTurn ends the turn of an item, if it has not ended. The caller holds mu.
+func (q *queue) endTurn(i *item, hung bool) {
+	if i.turn != nil {
+		q.turns.end(i.turn, hung)
+		i.turn = nil
+		q.changed.Broadcast()
+	}
+}
+
 // done ends the work on an item. placed says whether the object is with its owner.
 func (q *queue) done(i *item, placed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.endTurn(i, false)
 	i.end(placed)
 	if i.again {
 		i.again, i.failures = false, 0
@@ -229,6 +273,7 @@ func (q *queue) hold(i *item, e heldError) bool {
 
 // delay is retry at a time. The caller holds mu.
 func (q *queue) delay(i *item, due time.Time) bool {
+	q.endTurn(i, i.hung)
 	i.end(false)
 	i.latest = nil
 	switch {

@@ -17,7 +17,7 @@ func object(i int, version string) protocol.Root {
 }
 
 func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
-	q := newQueue(10)
+	q := newQueue(10, 4)
 	defer q.watch(t.Context())()
 	for _, version := range []string{"1", "2"} {
 		require.True(t, q.offer(t.Context(), object(1, version), nil, false))
@@ -56,7 +56,7 @@ func TestAnObjectThatChangesWhileItBeginsToBeHeldIsNot(t *testing.T) {
 }
 
 func TestUnworkedObjectsComeBeforeDrains(t *testing.T) {
-	q := newQueue(10)
+	q := newQueue(10, 4)
 	defer q.watch(t.Context())()
 	for n, slot := range []bool{true, false, true, false} {
 		require.True(t, q.offer(t.Context(), object(n, ""), nil, slot))
@@ -74,7 +74,7 @@ func TestUnworkedObjectsComeBeforeDrains(t *testing.T) {
 // objects. Whatever is offered meanwhile, others go on without it.
 func TestWhatHungComesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(10)
+		q := newQueue(10, 4)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer q.watch(ctx)()
 		require.True(t, q.offer(ctx, object(1, ""), nil, false))
@@ -112,7 +112,7 @@ func TestWhatHungComesLast(t *testing.T) {
 }
 
 func TestWhatHangsLeavesRoomForOthers(t *testing.T) {
-	q := newQueue(4)
+	q := newQueue(4, 4)
 	defer q.watch(t.Context())()
 	kept := 0
 	for n := range 4 {
@@ -130,7 +130,7 @@ func TestWhatHangsLeavesRoomForOthers(t *testing.T) {
 
 func TestWhoOffersWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(2)
+		q := newQueue(2, 4)
 		defer q.watch(t.Context())()
 		require.True(t, q.offer(t.Context(), object(1, ""), nil, false))
 		require.True(t, q.offer(t.Context(), object(2, ""), nil, false))
@@ -153,7 +153,7 @@ func TestWhoOffersWaitsForRoom(t *testing.T) {
 
 func TestWhoTakesWaitsUntilTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(2)
+		q := newQueue(2, 4)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer q.watch(ctx)()
 		ended := make(chan struct{})
@@ -170,7 +170,7 @@ func TestWhoTakesWaitsUntilTheContextEnds(t *testing.T) {
 
 func TestRetriesComeLaterAndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(4)
+		q := newQueue(4, 4)
 		defer q.watch(t.Context())()
 		q.offer(t.Context(), object(1, "1"), nil, false)
 		last := time.Duration(0)
@@ -194,7 +194,7 @@ func TestRetriesComeLaterAndLater(t *testing.T) {
 }
 
 func TestFailuresLeaveRoomForOthers(t *testing.T) {
-	q := newQueue(4)
+	q := newQueue(4, 4)
 	defer q.watch(t.Context())()
 	kept := 0
 	for n := range 4 {
@@ -210,7 +210,7 @@ func TestFailuresLeaveRoomForOthers(t *testing.T) {
 
 func TestAScanCountsTheResultsOfItsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(4)
+		q := newQueue(4, 4)
 		defer q.watch(t.Context())()
 		scan := newScanResult()
 		for n := range 3 {

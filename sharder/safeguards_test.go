@@ -120,6 +120,22 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestEditsNowAndThenAreRepairedAtOnce",
 	},
 	{
+		Name: "a request that hangs keeps its place", File: "queue.go",
+		Old: "if i.turn == t {", New: "if false {", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
+	},
+	{
+		Name: "many requests that hang are all waited for", File: "turns.go",
+		Old: "one.giveUp()", New: "_ = one.giveUp", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
+	},
+	{
+		Name: "an object is patched while the API server may carry out a patch that was given up", File: "assign.go",
+		Old: "now = now.Add(requestTimeout)", New: "_ = now", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
+	},
+	{
+		Name: "slow requests are given up", File: "turns.go",
+		Old: "case t.excess() > 0:", New: "default:", Caught: "TestSlowPatchesAreNotGivenUp",
+	},
+	{
 		Name: "a held object is worked on when it is offered", File: "queue.go",
 		Old: "(i.failures > patience || i.hung || i.held)", New: "(i.failures > patience || i.hung)",
 		Caught: "TestAHeldObjectWaitsForItsTime",

@@ -101,7 +101,7 @@ func (s *Sharder) newSession() (*session, error) {
 	e := &session{
 		Sharder: s, resources: resources, unknown: unknown, graph: protocol.ResourceGraphOf(resources),
 		moves: newMoves(), floors: newChildFloors(),
-		queue: newQueue(4 * max(c.PageSize, c.Concurrency)), drains: newDrains(c.MaxDrains),
+		queue: newQueue(4*max(c.PageSize, c.Concurrency), c.Concurrency), drains: newDrains(c.MaxDrains),
 		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, repairs: repairs{objects: map[protocol.Ref]*repair{}},
 		suspects: suspects{held: map[types.UID]suspect{}},
 		changed:  make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
@@ -219,7 +219,7 @@ func (e *session) run(ctx context.Context) error {
 	all.Go(func() { e.reportOverdue(ctx) })
 	all.Go(func() { e.reportUnowned(ctx) })
 	all.Go(func() { e.moveFamilies(ctx) })
-	for n := range e.config.Concurrency {
+	for n := range (1 + longPerPlace) * e.config.Concurrency {
 		all.Go(func() { e.work(ctx, n < max(1, e.config.Concurrency/4)) })
 	}
 	var counted sync.WaitGroup // the resources whose present drains were counted

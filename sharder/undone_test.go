@@ -251,7 +251,7 @@ func TestRepairsAreBounded(t *testing.T) {
 // An object that is held is not worked on before its time, whatever is offered, and others do not wait
 // for it.
 func TestAHeldObjectWaitsForItsTime(t *testing.T) {
-	q, now := newQueue(10), time.Now()
+	q, now := newQueue(10, 4), time.Now()
 	o := protocol.Root{Ref: protocol.Ref{Name: "o"}}
 	require.True(t, q.offer(t.Context(), o, nil, false))
 	i, _, _ := q.take(t.Context(), false)

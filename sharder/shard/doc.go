@@ -28,8 +28,11 @@
 //
 // An informer that is older than the term first catches up with it: with a consistent list that is
 // requested in the term (TestAWarmCacheThatIsBehindAllowsNoWork, TestAWarmCacheOfChildrenCatchesUp,
-// TestSimulatedWarmShards of package sharder). What the sharder has asked for meanwhile is done then
-// (TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile).
+// TestSimulatedWarmShards of package sharder). If that takes more than 30 s, because its watch hangs, it
+// lists its objects again (TestAWarmCacheWhoseWatchHangsLists); a list without an answer is sent again
+// after 2 min (TestAListOfAnInformerThatIsLostIsSentAgain). What the sharder has asked for meanwhile is
+// done then (TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile). Work on objects of other resources does not
+// wait for it.
 //
 // Not covered:
 //
@@ -39,8 +42,8 @@
 //     are all of them, if the copy is from the API server. Work should use the copy that was passed
 //     to Do.
 //   - A copy of a child that was deleted after the copy was read.
-//   - A warm informer of a resource whose versions cannot be compared (package fresh says which). It
-//     counts in no later term, and says so in the log.
+//   - Resources whose versions cannot be compared (package fresh says which). A copy of such an object may
+//     be from before the assignment.
 //   - What the shard itself has written. Its caches show that a little later, as in every controller.
 //   - A deletion by a former shard, if a user removes the record of the root, or labels a child for
 //     the next shard, before that shard's informers have seen the deletion.

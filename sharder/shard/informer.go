@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/bellwether-k8s/bellwether/fresh"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -31,7 +32,9 @@ import (
 //
 // Work is done only on objects that such an informer shows. Start it within the work function of the
 // lease, or once for the life of the process: then its cache stays when a term ends, and a term that
-// begins costs a list of one object and a watch of up to 3 s. While it runs and the lease is held, the
+// begins costs a list of one object and a watch of up to 3 s. If the cache has not caught up after 30 s,
+// as when its watch hangs, the informer lists again. A list without an answer is sent again after 2 min.
+// While it runs and the lease is held, the
 // informer also lets go of objects that the sharder wants for other shards, and sends back those that
 // carry the shard's label by mistake. So each resource of the ring must have one.
 //
@@ -73,10 +76,9 @@ func (s *Shard) NewInformerOf(
 		shard: s, resource: k.Resource, namespace: namespace, child: k.Child, first: make(chan struct{}),
 		joined: make(chan struct{}),
 	}
-	c := consistent{i, cache.ToListerWatcherWithContext(lw)}
-	i.source = c.selected()
+	i.source = fresh.NewRelister(s.selected(cache.ToListerWatcherWithContext(lw)))
 	i.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: c.list, WatchFuncWithContext: c.watch,
+		ListWithContextFunc: i.list, WatchFuncWithContext: i.watch,
 	}, lw), example, resync, indexers)
 	if i.child { // now, so that no work begins before the cache does
 		s.caches.add(i)
@@ -100,14 +102,17 @@ func ListerWatcher[List runtime.Object](resource interface {
 	}, client)
 }
 
+// listTimeout bounds a list of an informer, or a page of it. It is longer than an API server works on one.
+const listTimeout = 2 * time.Minute
+
 // informer shows the objects of a resource of the ring. Its workers advance their drains.
 type informer struct {
 	cache.SharedIndexInformer
 	shard     *Shard
 	resource  schema.GroupVersionResource
-	namespace string // whose objects it shows; empty: all, or unknown
-	child     bool   // its objects are children
-	source    cache.ListerWatcher
+	namespace string          // whose objects it shows; empty: all, or unknown
+	child     bool            // its objects are children
+	source    *fresh.Relister // lists and watches what the informer shows
 	started   atomic.Bool
 	first     chan struct{} // closed when the first list begins
 	queue     addressQueue  // set before the informer is in shard.caches
@@ -362,49 +367,46 @@ func (i *informer) complete(version string) bool {
 	return i.HasSynced() && (version == "" || i.shows(version))
 }
 
-// consistent makes the first list of an informer consistent. A reflector begins with a list from a
-// cache of the API server, which may be older than the lease.
-type consistent struct {
-	informer *informer
-	source   cache.ListerWatcherWithContext
-}
-
-func (c consistent) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	if options.Continue == "" {
-		c.informer.begin()
+// list is a request of the informer.
+func (i *informer) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.Continue == "" {
+		i.begin()
 	}
-	list, err := c.source.ListWithContext(ctx, c.adapt(options))
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	list, err := i.source.ListWithContext(ctx, o)
 	return list, kube.Versioned(list, err) // or the cache would be empty
 }
 
-func (c consistent) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents != nil && *options.SendInitialEvents { // this is a list too
-		c.informer.begin()
+// watch is a request of the informer.
+func (i *informer) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if o.SendInitialEvents != nil && *o.SendInitialEvents { // this is a list too
+		i.begin()
 	}
-	return c.source.WatchWithContext(ctx, c.adapt(options))
+	return i.source.WatchWithContext(ctx, o)
 }
 
-// selected lists and watches what the informer does, and is no list of the informer.
-func (c consistent) selected() cache.ListerWatcher {
+// selected lists and watches those objects of source that are of this shard. Lists are consistent: a
+// reflector begins with one from a cache of the API server, which may be older than the lease.
+func (s *Shard) selected(source cache.ListerWatcherWithContext) cache.ListerWatcher {
+	adapt := func(o metav1.ListOptions) metav1.ListOptions {
+		if o.ResourceVersion == "0" {
+			o.ResourceVersion = ""
+			if o.SendInitialEvents == nil {
+				o.ResourceVersionMatch = "" // forbidden without a version
+			}
+		}
+		if o.LabelSelector == "" {
+			o.LabelSelector = s.Selector().String()
+		}
+		return o
+	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return c.source.ListWithContext(ctx, c.adapt(o))
+			return source.ListWithContext(ctx, adapt(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.source.WatchWithContext(ctx, c.adapt(o))
+			return source.WatchWithContext(ctx, adapt(o))
 		},
 	}
-}
-
-func (c consistent) adapt(options metav1.ListOptions) metav1.ListOptions {
-	if options.ResourceVersion == "0" {
-		options.ResourceVersion = ""
-		if options.SendInitialEvents == nil {
-			options.ResourceVersionMatch = "" // forbidden without a version
-		}
-	}
-	if options.LabelSelector == "" {
-		options.LabelSelector = c.informer.shard.Selector().String()
-	}
-	return options
 }

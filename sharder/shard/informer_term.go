@@ -14,6 +14,10 @@ import (
 // joinInterval is the pause before another try to catch up with a term, after an error that lasts.
 const joinInterval = 10 * time.Second
 
+// relistAfter is how long a cache may take to catch up with a term before its informer lists again: its
+// watch may hang.
+const relistAfter = 30 * time.Second
+
 // began returns the latest term in which the cache counts, nil if there is none: it shows all that was
 // stored when that term began, or more.
 func (i *informer) began() *shardlease.Term {
@@ -61,6 +65,7 @@ func (i *informer) join(ctx context.Context, term *shardlease.Term) {
 	defer scope.End()
 	own := fresh.Cache{
 		Resource: i.resource.GroupResource(), Informer: i.SharedIndexInformer, Source: i.source,
+		RelistAfter: relistAfter,
 	}
 	for {
 		err := fresh.WaitLatest(ctx, own)

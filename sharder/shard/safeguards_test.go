@@ -22,7 +22,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a shard's first list is from a cache of the API server", File: "informer.go",
-		Old: "	if options.ResourceVersion == \"0\" {", New: "	if options.ResourceVersion == \"none\" {",
+		Old: "		if o.ResourceVersion == \"0\" {", New: "		if o.ResourceVersion == \"none\" {",
 		Caught: "TestFirstListsAreConsistent",
 	},
 	{
@@ -75,6 +75,15 @@ var safeguards = []mutation.Mutation{
 		Name: "a cache counts in a term before it has caught up", File: "informer_term.go",
 		Old: "err := fresh.WaitLatest(ctx, own)", New: "err := ctx.Err()\n		_, _ = fresh.WaitLatest, own",
 		Caught: "TestAWarmCacheThatIsBehindAllowsNoWork",
+	},
+	{
+		Name: "a watch that hangs keeps a cache from its term", File: "informer_term.go",
+		Old: "RelistAfter: relistAfter,", New: "RelistAfter: time.Hour,", Caught: "TestAWarmCacheWhoseWatchHangsLists",
+	},
+	{
+		Name: "a list without an answer is waited for", File: "informer.go",
+		Old: "context.WithTimeout(ctx, listTimeout)", New: "context.WithTimeout(ctx, 100*listTimeout)",
+		Caught: "TestAListOfAnInformerThatIsLostIsSentAgain",
 	},
 	{
 		Name: "a cache of an earlier term counts", File: "caches.go",

@@ -175,7 +175,7 @@ func TestAControllerOfEachTermSharesOneCache(t *testing.T) {
 // A cache of children that is warm, and behind, holds work up in the next term, too.
 func TestAWarmCacheOfChildrenCatchesUp(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
-		children := r.raise(time.Minute)
+		children := r.raise(20 * time.Second)
 		root := r.create("x")
 		r.bear(root, "p", "a")
 		r.assign("x")
@@ -186,9 +186,9 @@ func TestAWarmCacheOfChildrenCatchesUp(t *testing.T) {
 		own.mu.Unlock()
 		assert.ErrorContains(t, r.do(r.cached("x")), "a cache of pods, children of it, does not show yet")
 		r.running.Go(func() { own.join(r.ctx, term) })
-		time.Sleep(50 * time.Second)
+		time.Sleep(15 * time.Second)
 		assert.ErrorIs(t, r.do(r.cached("x")), ErrNotYet)
-		time.Sleep(20 * time.Second)
+		time.Sleep(10 * time.Second)
 		assert.NoError(t, r.do(r.cached("x")))
 		require.Len(t, children.GetStore().List(), 1)
 	})
@@ -225,5 +225,60 @@ func TestALostListKeepsNoTermFromWork(t *testing.T) {
 			time.Sleep(time.Minute)
 			assert.NoError(t, w.do(o))
 		})
+	})
+}
+
+// The informer's watch brings nothing, or does not begin. Half a minute into the term, a list replaces it.
+func TestAWarmCacheWhoseWatchHangsLists(t *testing.T) {
+	for name, hung := range map[string]apisim.Faults{
+		"open":            {Silent: true},
+		"without a start": {LoseRequest: func(r *http.Request) bool { return r.URL.Query().Has("watch") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWarm(t, func(w *warm) {
+				w.create("x")
+				w.create("y")
+				w.term(w.joined)
+				before := w.lists.Load()
+				w.cache.Inject(hung)
+				if !hung.Silent {
+					w.server.Restart(0) // the informer has to ask once more
+				}
+				w.term(func() {
+					o := w.assign("x")
+					w.assign("y")
+					w.set("y", "a", true, nil)
+					time.Sleep(20 * time.Second)
+					assert.ErrorIs(t, w.do(o), ErrNotYet)
+					time.Sleep(20 * time.Second)
+					if mine := w.cached("x"); assert.NotNil(t, mine) {
+						assert.NoError(t, w.do(mine))
+					}
+					w.acknowledged("y")
+				})
+				assert.LessOrEqual(t, w.lists.Load(), before+2)
+			})
+		})
+	}
+}
+
+// The list that replaces a watch gets no answer. Another one is sent.
+func TestAListOfAnInformerThatIsLostIsSentAgain(t *testing.T) {
+	inWarm(t, func(w *warm) {
+		w.create("x")
+		w.term(w.joined)
+		var lost atomic.Int32
+		w.cache.Inject(apisim.Faults{Silent: true, LoseRequest: func(r *http.Request) bool {
+			q := r.URL.Query()
+			return !q.Has("watch") && q.Get("limit") != "1" && lost.Add(1) == 1
+		}})
+		w.term(func() {
+			w.assign("x")
+			time.Sleep(3 * time.Minute)
+			if mine := w.cached("x"); assert.NotNil(t, mine) {
+				assert.NoError(t, w.do(mine))
+			}
+		})
+		assert.Greater(t, lost.Load(), int32(1))
 	})
 }
