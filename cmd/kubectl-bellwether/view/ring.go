@@ -192,7 +192,7 @@ type Summary struct {
 	Drained int `json:"drained,omitempty"`
 	// Idle are not members: nothing in their processes works on objects.
 	Idle   int `json:"idle,omitempty"`
-	Others  int `json:"others"` // Leases of shards that have ended, or are malformed
+	Others int `json:"others"` // Leases of shards that have ended, or are malformed
 	// Sharder is the holder of the sharder's election, unless its Lease has expired.
 	Sharder string `json:"sharder,omitempty"`
 }

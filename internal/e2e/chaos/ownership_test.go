@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -22,7 +23,7 @@ const ringName = "chaos"
 var (
 	shardLabel      = api.ShardLabel(ringName)
 	drainLabel      = api.DrainLabel(ringName)
-	ownerAnnotation = api.OwnerAnnotation(ringName)
+	ownerAnnotation = api.RecordAnnotation(ringName, schema.GroupResource{Resource: "configmaps"})
 )
 
 const (

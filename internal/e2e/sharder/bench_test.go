@@ -51,9 +51,9 @@ var (
 			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,`+
 				`"state":"owned"}`, o.UID)
 			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},`+
-				`"annotations":{%q:%q,%q:%q}}}`,
+				`"annotations":{%q:%q}}}`,
 				o.UID, o.ResourceVersion, shardLabel, drainLabel, api.SealLabel(ringName), sealOf(record),
-				ownerAnnotation, record, api.RecordAnnotation(ringName, configMaps.Resource.GroupResource()), record)
+				recordAnnotation(configMaps), record)
 		})
 	}}
 	ours = assigner{"bellwether", runOurs}

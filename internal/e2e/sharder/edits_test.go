@@ -16,10 +16,12 @@ import (
 
 // The names of what the protocol writes on objects.
 var (
-	shardLabel      = api.ShardLabel(ringName)
-	drainLabel      = api.DrainLabel(ringName)
-	ownerAnnotation = api.OwnerAnnotation(ringName)
+	shardLabel = api.ShardLabel(ringName)
+	drainLabel = api.DrainLabel(ringName)
 )
+
+// recordAnnotation has the record of an object of a kind.
+func recordAnnotation(k kind) string { return api.RecordAnnotation(ringName, k.Resource.GroupResource()) }
 
 // edits are changes that users make to an object. With each goes how many writes of shards the
 // sharder needs before it can repair the object by one patch.
@@ -38,7 +40,7 @@ var edits = []struct {
 		f.edit(o, `{"metadata":{"labels":{%q:"no-shard"}}}`, shardLabel)
 	}, 0},
 	{"record removed", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"annotations":{%q:null}}}`, ownerAnnotation)
+		f.edit(o, `{"metadata":{"annotations":{%q:null}}}`, recordAnnotation(o.kind))
 	}, 1},
 	{"replaced", func(f *fleet, o object, _ string) { f.strip(o) }, 0},
 	{"drain label set", func(f *fleet, o object, _ string) {

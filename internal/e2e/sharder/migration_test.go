@@ -48,7 +48,7 @@ func TestMigrationToShardsAndBack(t *testing.T) {
 		for _, o := range f.list() {
 			assert.NotContains(t, o.GetLabels(), api.ShardLabel(ringName))
 			assert.NotContains(t, o.GetLabels(), api.DrainLabel(ringName))
-			assert.NotContains(t, o.GetAnnotations(), api.OwnerAnnotation(ringName))
+			assert.NotContains(t, o.GetAnnotations(), recordAnnotation(o.kind))
 		}
 
 		i := f.join("i", "-plain")

@@ -142,16 +142,14 @@ func versionOf(o metav1.Object) version {
 	labels, annotations := o.GetLabels(), o.GetAnnotations()
 	v := version{shard: labels[api.ShardLabel(ringName)], by: annotations["by"]}
 	_, v.drained = labels[api.DrainLabel(ringName)]
-	record, seal := annotations[api.OwnerAnnotation(ringName)], labels[api.SealLabel(ringName)]
+	record, seal := "", labels[api.SealLabel(ringName)]
 	for key, value := range annotations { // which may be a copy of another object's, or one from long ago
-		if strings.HasPrefix(key, "owner.") &&
-			strings.HasSuffix(key, "."+strings.TrimPrefix(api.OwnerAnnotation(ringName), "owner.")) &&
+		if strings.HasPrefix(key, "owner.") && strings.HasSuffix(key, ".bellwether.dev/"+ringName) &&
 			sealOf(value) == seal {
 			record = value
 		}
 	}
-	v.valid = json.Unmarshal([]byte(record), &v.owner) == nil && v.owner.UID == o.GetUID() &&
-		(seal == "" || seal == sealOf(record))
+	v.valid = json.Unmarshal([]byte(record), &v.owner) == nil && v.owner.UID == o.GetUID()
 	return v
 }
 
@@ -313,13 +311,10 @@ func TestRefereeSeesBreaches(t *testing.T) {
 	assert.Len(t, dead.verdict(now), 1, "dead after")
 
 	written := func(by, owner, state string) *metav1.PartialObjectMetadata {
+		record := fmt.Sprintf(`{"uid":"x","shard":%q,"leaseUID":"l","epoch":1,"state":%q}`, owner, state)
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Name: "o", UID: "x",
-			Annotations: map[string]string{
-				"by": by, ownerAnnotation: fmt.Sprintf(`{"uid":"x","shard":%q,"leaseUID":"l","epoch":1,"state":%q}`,
-					owner,
-					state),
-			},
+			Name: "o", UID: "x", Labels: map[string]string{api.SealLabel(ringName): sealOf(record)},
+			Annotations: map[string]string{"by": by, recordAnnotation(configMaps): record},
 		}}
 	}
 	writes := game()
