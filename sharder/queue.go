@@ -262,6 +262,7 @@ func (q *queue) hold(i *item, e heldError) bool {
 	defer q.mu.Unlock()
 	i.unless = e.unless
 	if i.again && i.changedIn(i.latest) { // it was changed while the worker decided
+		q.endTurn(i, false)
 		i.end(false)
 		i.again, i.unless = false, nil
 		q.enqueue(i)

@@ -36,7 +36,7 @@ func TestAQueueHoldsTheLatestVersionOfEachObjectOnce(t *testing.T) {
 
 // A change that comes while a worker decides to hold an object is not lost.
 func TestAnObjectThatChangesWhileItBeginsToBeHeldIsNot(t *testing.T) {
-	q := newQueue(10)
+	q := newQueue(10, 1)
 	defer q.watch(t.Context())()
 	before := object(1, "1")
 	for _, version := range []string{"1", "2"} {
