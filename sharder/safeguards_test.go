@@ -85,7 +85,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the records of all resources are in one annotation", File: "internal/protocol/keys.go",
-		Old: "	n.Record = api.RecordAnnotation(n.ring, resource)", New: "	n.Record = api.RecordAnnotation(n.ring, schema.GroupResource{Resource: resource.Resource[:0]})",
+		Old:    "	n.Record = api.RecordAnnotation(n.ring, resource)",
+		New:    "	n.Record, _ = \"owner.x.bellwether.dev/\"+n.ring, resource",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
 	{

@@ -21,7 +21,9 @@ var (
 )
 
 // recordAnnotation has the record of an object of a kind.
-func recordAnnotation(k kind) string { return api.RecordAnnotation(ringName, k.Resource.GroupResource()) }
+func recordAnnotation(k kind) string {
+	return api.RecordAnnotation(ringName, k.Resource.GroupResource())
+}
 
 // edits are changes that users make to an object. With each goes how many writes of shards the
 // sharder needs before it can repair the object by one patch.

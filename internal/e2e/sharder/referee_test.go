@@ -329,7 +329,7 @@ func TestRefereeSeesBreaches(t *testing.T) {
 
 	asked := func(by, owner, state string) *metav1.PartialObjectMetadata {
 		o := written(by, owner, state)
-		o.Labels = map[string]string{drainLabel: "1"}
+		o.Labels[drainLabel] = "1"
 		return o
 	}
 	bare := written("", "", "")
