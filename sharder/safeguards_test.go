@@ -39,7 +39,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "what a process did not work on when it died is suspected", File: "suspects.go",
-		Old: "case crash.Complete && !crash.AtWork(o.UID):", New: "case false && crash.Complete:",
+		Old: "case crash.Complete && !crash.AtWork(s.UID):", New: "case false && crash.Complete:",
 		Caught: "TestOnlyWhatAProcessWorkedOnIsSuspected",
 	},
 	{
@@ -227,7 +227,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
-		Old: "return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung) }", New: "return false }",
+		Old: "return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)", New: "return false",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
 	},
 	{
@@ -258,9 +258,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the history forgets who may still be given an object", File: "scan.go",
-		Old: "	for _, m := range e.store.known.Memberships {\n		if slices.ContainsFunc(m, func(t " +
-			"protocol.OwnerEpoch) bool { return", New: "	for _, m := range e.store.known.Memberships " +
-			"{\n		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool { return false &&",
+		Old: "return !slices.Contains(p.members, t) &&", New: "return false && !slices.Contains(p.members, t) &&",
 		Caught: "TestTheHistoryNamesAFormerMemberUntilItIsOver",
 	},
 	{
@@ -270,7 +268,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the record of another object stays", File: "internal/protocol/root.go",
-		Old: "	v.Foreign = n.foreign(o)\n", New: "",
+		Old: "v.Foreign, v.annotationBytes = n.foreign(o), n", New: "v.annotationBytes = n",
 		Caught: "TestCopiedAnnotationsAreNoReasonToWriteForEver",
 	},
 	{
