@@ -140,9 +140,9 @@ mutations: gotestsum ## safeguards removed one by one: a test has to catch each
 	@$(call gotest,.,mutations,-p 1 -run 'Mutations.*AreCaught$$' ./...)
 	@$(call gotest,controllerruntime,mutations-controllerruntime,-run 'Mutations.*AreCaught$$' .)
 
-# The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds. One at a
-# time on a machine that is SLOW, which make verify finds out.
-# Compilers beside them have the same effect, so everything is compiled before.
+# The packages that take longest begin first. Two at a time: of three, on 2 cores, replicas lose Leases of a few seconds.
+# Compilers beside them have the same effect, so everything is compiled before. On a machine that is SLOW, which make verify finds
+# out, one at a time.
 AGENTS   := ./fencejobs ./fencing/devices ./lab/...
 DEEP     := ./chaos ./cmd/images ./fencing/storm ./walkthrough
 UPGRADED := ./leaderelection ./fencing

@@ -22,14 +22,8 @@ func (e *session) stripDeselected(ctx context.Context, index int) error {
 				if selector.Matches(labels.Set(o.Labels)) {
 					return true
 				}
-				var living []string
-				if living, failure = e.among(ctx, e.marks[index].OwnerEpochs(o), unbegun{}); failure != nil {
-					return false
-				}
-				if len(living) == 0 {
-					patches.strip(ctx, index, o)
-				}
-				return ctx.Err() == nil
+				_, failure = patches.stripUnlessOwned(ctx, index, o, unbegun{})
+				return failure == nil && ctx.Err() == nil
 			})
 			if err := cmp.Or(failure, err); err != nil {
 				return err

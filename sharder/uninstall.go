@@ -149,16 +149,10 @@ func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string
 					return true
 				}
 				var owners []string
-				if owners, failure = e.among(ctx, e.marks[i].OwnerEpochs(o), forged); failure != nil {
-					return false
-				}
-				if len(owners) > 0 {
-					living = append(living,
-						slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
-					return true
-				}
-				patches.strip(ctx, i, o)
-				return true
+				owners, failure = patches.stripUnlessOwned(ctx, i, o, forged)
+				living = append(living,
+					slices.DeleteFunc(owners, func(shard string) bool { return slices.Contains(living, shard) })...)
+				return failure == nil
 			})
 			if failure != nil {
 				err = failure
@@ -183,8 +177,14 @@ func (e *session) newStripper() *stripper {
 	return &stripper{session: e, slots: make(chan struct{}, e.config.Concurrency)}
 }
 
-// strip begins to strip an object, when fewer are under way.
-func (s *stripper) strip(ctx context.Context, index int, o *metav1.PartialObjectMetadata) {
+// stripUnlessOwned begins to strip an object, when fewer are under way, unless its record names shards that
+// may be at work: it returns those. forged is that of among.
+func (s *stripper) stripUnlessOwned(ctx context.Context, index int, o *metav1.PartialObjectMetadata,
+	forged unbegun,
+) (owners []string, err error) {
+	if owners, err = s.among(ctx, s.marks[index].OwnerEpochs(o), forged); err != nil || len(owners) > 0 {
+		return owners, err
+	}
 	s.slots <- struct{}{}
 	s.all.Go(func() {
 		defer func() { <-s.slots }()
@@ -193,6 +193,7 @@ func (s *stripper) strip(ctx context.Context, index int, o *metav1.PartialObject
 			s.left.Add(1)
 		}
 	})
+	return nil, nil
 }
 
 // wait returns how many objects could not be stripped.

@@ -46,18 +46,11 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	if c.ReturnWithin > 0 {
 		returns = strconv.FormatInt(int64(c.ReturnWithin/time.Second), 10)
 	}
-	leaves := ""
-	if leaving {
-		leaves = "true"
-	}
-	idles := ""
-	if idle {
-		idles = "true"
-	}
+	mark := map[bool]string{true: "true"}
 	for key, value := range map[string]string{
 		shardrecord.IncarnationAnnotation: incarnation, shardrecord.ReturnAnnotation: returns,
-		shardrecord.PodAnnotation: c.pod, shardrecord.LeavingAnnotation: leaves,
-		shardrecord.IdleAnnotation: idles,
+		shardrecord.PodAnnotation: c.pod, shardrecord.LeavingAnnotation: mark[leaving],
+		shardrecord.IdleAnnotation: mark[idle],
 	} {
 		delete(l.Annotations, key)
 		if value != "" {

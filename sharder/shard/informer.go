@@ -94,12 +94,7 @@ func ListerWatcher[List runtime.Object](resource interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }, client any,
 ) cache.ListerWatcher {
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return resource.List(ctx, o)
-		},
-		WatchFuncWithContext: resource.Watch,
-	}, client)
+	return cache.ToListWatcherWithWatchListSemantics(fresh.Source(resource), client)
 }
 
 // listTimeout bounds a list of an informer, or a page of it. It is longer than an API server works on one.

@@ -22,8 +22,8 @@ func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(
 
 // RecordOf returns the record of an object; ok is false if there is no valid one.
 func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
-	value, recorded := o.GetAnnotations()[n.Record]
-	if !recorded || !n.carries(o, value) {
+	value := o.GetAnnotations()[n.Record]
+	if !n.carries(o, value) {
 		return Record{}, false
 	}
 	r, err := ParseRecord(value)
