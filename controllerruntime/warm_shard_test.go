@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -108,26 +109,36 @@ func TestATermOfAShardDoesNotWaitForObjectsOfOthers(t *testing.T) {
 		}
 		p := newShardProgram(t, server, labels.SelectorFromSet(labels.Set{"ring": "r"}))
 		p.standby.Options.Cache.ByObject = nil
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.run(ctx) }()
-		time.Sleep(time.Minute)
-		require.Positive(t, p.reconciled.Load())
-
-		p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
-		time.Sleep(11 * time.Second)
-		p.reconciled.Store(0)
-		other, err := user.Get(t.Context(), "other", metav1.GetOptions{})
-		require.NoError(t, err)
-		other.Data = map[string]string{"is": "changed"}
-		_, err = user.Update(t.Context(), other, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		end := p.runIntoAnOutage(t, user, "other")
 		p.connection.Inject(apisim.Faults{})
 		time.Sleep(15 * time.Second)
 		assert.Positive(t, p.reconciled.Load())
+		end()
+	})
+}
+
+// runIntoAnOutage runs the program until its term has ended because the API server does not answer. Meanwhile
+// an object is changed. What it returns ends the program.
+func (p *shardProgram) runIntoAnOutage(t *testing.T, user corev1client.ConfigMapInterface, name string) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }()
+	time.Sleep(time.Minute)
+	require.Positive(t, p.reconciled.Load())
+
+	p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
+	time.Sleep(11 * time.Second)
+	p.reconciled.Store(0)
+	o, err := user.Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	o.Data = map[string]string{"is": "changed"}
+	_, err = user.Update(t.Context(), o, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	return func() {
 		cancel()
 		assert.NoError(t, <-ended)
-	})
+	}
 }
 
 // After an outage, the watch of the cache is open and brings nothing.
@@ -139,25 +150,11 @@ func TestATermOfAShardWhoseWatchHangsBegins(t *testing.T) {
 			metav1.CreateOptions{})
 		require.NoError(t, err)
 		p := newShardProgram(t, server, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.run(ctx) }()
-		time.Sleep(time.Minute)
-		require.Positive(t, p.reconciled.Load())
-
-		p.connection.Inject(apisim.Faults{Refuse: apisim.Always, Silent: true})
-		time.Sleep(11 * time.Second)
-		p.reconciled.Store(0)
-		c, err := user.Get(t.Context(), "c", metav1.GetOptions{})
-		require.NoError(t, err)
-		c.Data = map[string]string{"is": "changed"}
-		_, err = user.Update(t.Context(), c, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		end := p.runIntoAnOutage(t, user, "c")
 		p.connection.Inject(apisim.Faults{Silent: true})
 		time.Sleep(time.Minute)
 		assert.Positive(t, p.reconciled.Load())
-		cancel()
-		assert.NoError(t, <-ended)
+		end()
 	})
 }
 
