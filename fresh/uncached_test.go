@@ -60,6 +60,11 @@ func inUncached(t *testing.T, objects int, f func(u *uncached)) {
 	})
 }
 
+// faster is a Source for Wait whose connection has no faults.
+func (u *uncached) faster() *cache.ListWatch {
+	return fresh.Source(kubernetes.NewForConfigOrDie(u.server.Client("faster").Config()).CoreV1().Events("default"))
+}
+
 func (u *uncached) create(name string) {
 	u.t.Helper()
 	_, err := u.leader.Create(u.t.Context(), &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -148,6 +153,7 @@ func TestWithoutAWatchCacheEveryChangeIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inUncached(t, 2, func(u *uncached) {
 				u.connection.Inject(apisim.Faults{WatchLag: lag})
+				u.cache.Source = u.faster() // the list is there before the informer shows it
 				change(u)
 				u.other()
 				assert.NotEqual(t, u.stored(), u.shown(), "a term that does not wait begins stale")
@@ -213,8 +219,7 @@ func TestAnOddPageIsNoProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inUncached(t, 500, func(u *uncached) {
-				faster := kubernetes.NewForConfigOrDie(u.server.Client("faster").Config()).CoreV1().Events("default")
-				source, begin, answered := fresh.Source(faster), time.Now(), 0
+				source, begin, answered := u.faster(), time.Now(), 0
 				u.cache.Source = &cache.ListWatch{
 					ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 						list, err := source.ListWithContext(ctx, o)

@@ -134,12 +134,15 @@ var mutations = []struct {
 }
 
 func TestMutationsAreCaught(t *testing.T) {
+	const internal = "../internal"
+	for _, m := range mutations {
+		mutation.Split(t, filepath.Join(internal, m.file), m.old)
+	}
 	proof.Mutation(t)
-	const module = ".."
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			path, err := filepath.Abs(filepath.Join(module, "internal", m.file))
+			path, err := filepath.Abs(filepath.Join(internal, m.file))
 			require.NoError(t, err)
 			directory := t.TempDir()
 			overlay, binary := mutation.Overlay(t, path, m.old, m.new), filepath.Join(directory, "test")

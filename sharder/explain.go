@@ -186,15 +186,15 @@ func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
 	if running != nil {
 		return running, running.plan.Load(), nil
 	}
-	e, err := s.newSession()
+	tracker, err := s.config.newTracker() // that of Run may be in use
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := s.newSession(tracker, newResourceTroubles(nil)) // Run reports its own troubles
 	if err == nil {
 		err = e.unknown
 	}
 	if err != nil {
-		return nil, nil, err
-	}
-	e.troubles.hook = nil
-	if e.leases.tracker, err = s.config.newTracker(); err != nil { // that of Run may be in use
 		return nil, nil, err
 	}
 	if _, err := e.leases.list(ctx); err != nil {

@@ -769,7 +769,7 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 		kube, meta := w.clients(w.server.Client("sharder"))
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
-		e, err := s.newSession()
+		e, err := s.newSession(s.tracker, s.troubles)
 		require.NoError(t, err)
 		w.create(1, "o")
 		empty := func() bool {

@@ -89,6 +89,9 @@ var mutations = []struct {
 const enough = 2000
 
 func TestMutationsAreCaught(t *testing.T) {
+	for _, m := range mutations {
+		mutation.Split(t, m.file, m.old)
+	}
 	proof.Mutation(t)
 	for _, m := range mutations {
 		t.Run(m.name, func(t *testing.T) {

@@ -167,7 +167,7 @@ func (w *world) session() *session {
 	kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
 	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
 	require.NoError(w.t, err)
-	e, err := s.newSession()
+	e, err := s.newSession(s.tracker, s.troubles)
 	require.NoError(w.t, err)
 	return e
 }

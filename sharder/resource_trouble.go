@@ -30,6 +30,10 @@ type resourceTroubles struct {
 	open map[troubledRequest]error
 }
 
+func newResourceTroubles(hook func(ResourceState)) *resourceTroubles {
+	return &resourceTroubles{hook: hook, open: map[troubledRequest]error{}}
+}
+
 // note records how a request ended. It calls the hook when the state of its resource has changed.
 func (t *resourceTroubles) note(of troubledRequest, err error) {
 	t.mu.Lock()

@@ -313,12 +313,17 @@ func TestASharderWaitsForTheDefinitionOfItsOnlyResource(t *testing.T) {
 		c := w.config()
 		c.Resources = []api.Resource{{GVR: ringtest.Widgets}}
 		logs := warnings(&c)
+		var reported atomic.Int32
+		c.Hooks.OnResource = func(ResourceState) { reported.Add(1) }
 		w.shard("a")
+		time.Sleep(time.Second)
 		kube, objects := w.clients(w.server.Client("sharder"))
 		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
-		mapper.unknown.Store(&ringtest.Widgets)
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
+		_, err = s.Plan(t.Context())
+		require.NoError(t, err)
+		mapper.unknown.Store(&ringtest.Widgets)
 		w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
 		time.Sleep(time.Hour)
 		status, ok := s.Status()
@@ -326,6 +331,7 @@ func TestASharderWaitsForTheDefinitionOfItsOnlyResource(t *testing.T) {
 		assert.Equal(t, []schema.GroupVersionResource{ringtest.Widgets}, status.Troubled)
 		assert.NotEmpty(t, logs.FilterMessageSnippet("objects of some resources are not distributed").All())
 		assert.Less(t, logs.Len(), 10, "%v", logs.All())
+		assert.EqualValues(t, 1, reported.Load(), "a plan made before Run reports nothing, and silences nothing")
 
 		mapper.unknown.Store(nil)
 		w.createWidget("default", "x", nil)

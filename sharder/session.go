@@ -12,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,7 +62,7 @@ type session struct {
 
 // open reads what a session needs to begin. With partly it may leave out resources.
 func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
-	e, err := s.newSession()
+	e, err := s.newSession(s.tracker, s.troubles)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (s *Sharder) open(ctx context.Context, partly bool) (*session, error) {
 }
 
 // newSession returns a session that has read nothing but the API server's resources.
-func (s *Sharder) newSession() (*session, error) {
+func (s *Sharder) newSession(tracker *shardstate.Tracker, troubles *resourceTroubles) (*session, error) {
 	resources, unknown, err := protocol.Resolve(s.mapper, s.config.Resources)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (s *Sharder) newSession() (*session, error) {
 	}
 	e.history.Store(&protocol.History{})
 	e.outsiders.Store(newOutsiders())
-	e.leases = s.newShardLeases(func() { notify(e.changed) })
+	e.leases = s.newShardLeases(tracker, func() { notify(e.changed) })
 	e.store = &historyStore{
 		kube: s.kube, namespace: c.Namespace, ring: c.Ring, over: func(t protocol.OwnerEpoch) bool {
 			return e.leases.lifeOf(t) == protocol.EpochEnded

@@ -538,7 +538,7 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		s.newShardLeases(func() {}).run(ctx, "")
+		s.newShardLeases(s.tracker, func() {}).run(ctx, "")
 	}()
 	return func() {
 		cancel()
@@ -548,11 +548,11 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 
 // newShardLeases returns the state of the shards without any decision. The tracker outlives it.
 // Only one may be in use at a time.
-func (s *Sharder) newShardLeases(changed func()) *shardLeases {
+func (s *Sharder) newShardLeases(tracker *shardstate.Tracker, changed func()) *shardLeases {
 	c := s.config
 	return &shardLeases{
 		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock,
 		log:     c.Logger,
-		changed: changed, due: make(chan struct{}, 1), tracker: s.tracker, asked: map[string]struct{}{},
+		changed: changed, due: make(chan struct{}, 1), tracker: tracker, asked: map[string]struct{}{},
 	}
 }

@@ -20,7 +20,7 @@ func TestAShardThatIsNotAskedAboutIsNoNews(t *testing.T) {
 	s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 	require.NoError(t, err)
 	told := 0
-	leases := s.newShardLeases(func() { told++ })
+	leases := s.newShardLeases(s.tracker, func() { told++ })
 	for i := range maxAsked {
 		leases.ask(protocol.OwnerEpoch{Shard: fmt.Sprint("shard-", i)})
 	}

@@ -29,7 +29,7 @@ type Sharder struct {
 	keys     protocol.Keys
 	busy     sync.Mutex          // held by Run
 	tracker  *shardstate.Tracker // used by a session of Run, or by follow before it
-	troubles resourceTroubles    // of all sessions of Run
+	troubles *resourceTroubles   // of all sessions of Run
 
 	mu      sync.Mutex
 	session *session // guarded by mu: that of Run; nil: none
@@ -60,7 +60,7 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
 	return &Sharder{
 		kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring),
-		tracker: tracker, troubles: resourceTroubles{hook: config.Hooks.OnResource, open: map[troubledRequest]error{}},
+		tracker: tracker, troubles: newResourceTroubles(config.Hooks.OnResource),
 	}, nil
 }
 

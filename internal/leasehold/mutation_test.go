@@ -51,9 +51,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a supervisor writes without a condition", File: "deadprocess.go",
-		Old: "return known.Release(stamps.Next(s.clock.Now().Wall)), known",
-		New: "l := known.Release(stamps.Next(s.clock.Now().Wall))\n			l.ResourceVersion = \"\"\n" +
-			"			return l, known",
+		Old:    "shardrecord.MarkCrash(l, work.Objects, work.All)",
+		New:    "shardrecord.MarkCrash(l, work.Objects, work.All)\n			l.ResourceVersion = \"\"",
 		Caught: "TestOrphanIsReleasedByAConditionalWrite",
 	},
 	{

@@ -24,26 +24,29 @@ type Mutation struct {
 const share = 4
 
 // Catch fails for every mutation that its test does not catch. The flags are for that test. Because
-// each mutation takes a build, Catch tries only every fourth unless the run is a soak, and only checks
-// that Old occurs for the others. The test is skipped unless mutations are asked for, see package proof.
+// each mutation takes a build, Catch tries only every fourth unless the run is a soak. Unless mutations
+// are asked for, see package proof, it only checks that Old occurs, and skips the test.
 func Catch(t *testing.T, mutations []Mutation, flags ...string) {
 	t.Helper()
+	for _, m := range mutations {
+		Split(t, m.File, m.Old)
+	}
 	proof.Mutation(t)
 	all := proof.Soaking()
 	if !all {
 		t.Logf("one in %d of %d mutations is tried; a soak tries all", share, len(mutations))
 	}
 	for i, m := range mutations {
+		if i%share != 0 && !all {
+			continue
+		}
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			path, err := filepath.Abs(m.File)
 			if err != nil {
 				t.Fatal(err)
 			}
-			overlay := Overlay(t, path, m.Old, m.New)
-			if i%share == 0 || all {
-				m.catch(t, overlay, flags)
-			}
+			m.catch(t, Overlay(t, path, m.Old, m.New), flags)
 		})
 	}
 }

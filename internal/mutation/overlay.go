@@ -48,10 +48,9 @@ func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Overlay returns the path of a file for -overlay of the go command. The build then takes the file
-// at an absolute path with old replaced. If the file does not contain old exactly once, the test
-// fails: the code has changed, and the mutation has to follow.
-func Overlay(t testing.TB, path, old, replacement string) string {
+// Split returns what a file has before and after a piece of code. If the file does not contain old
+// exactly once, the test fails: the code has changed, and the mutation has to follow.
+func Split(t testing.TB, path, old string) (before, after []byte) {
 	t.Helper()
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -61,13 +60,21 @@ func Overlay(t testing.TB, path, old, replacement string) string {
 	if len(found) != 1 {
 		t.Fatalf("%s must contain this once, and contains it %d times: %s", path, len(found), old)
 	}
+	return source[:found[0][0]], source[found[0][1]:]
+}
+
+// Overlay returns the path of a file for -overlay of the go command. The build then takes the file
+// at an absolute path with old replaced, see [Split].
+func Overlay(t testing.TB, path, old, replacement string) string {
+	t.Helper()
+	before, after := Split(t, path, old)
 	directory := t.TempDir()
 	changed, overlay := filepath.Join(directory, filepath.Base(path)), filepath.Join(directory, "overlay.json")
 	content, err := json.Marshal(map[string]map[string]string{"Replace": {path: changed}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutated := slices.Concat(source[:found[0][0]], []byte(replacement), source[found[0][1]:])
+	mutated := slices.Concat(before, []byte(replacement), after)
 	for name, data := range map[string][]byte{changed: mutated, overlay: content} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
