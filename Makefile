@@ -75,7 +75,7 @@ lint: golangci-lint ## linters and go mod tidy, in every module
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
 root="$$PWD" && mkdir -p $(1) && rm -f $(1)/*.txt && for m in . controllerruntime metrics; do (cd $$m && \
-	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples|docs)(/|$$)'); do \
+	for p in $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(internal|examples)(/|$$)'); do \
 		go doc -all $$p >"$$root/$(1)/$$(echo $${p#github.com/bellwether-k8s/} | tr / -).txt"; done); done
 endef
 

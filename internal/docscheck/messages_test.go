@@ -1,10 +1,10 @@
-package docs_test
+package docscheck_test
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path/filepath"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +16,12 @@ import (
 
 // documented are the packages whose messages a page explains.
 var documented = map[string][]string{
-	"operating.md": {
+	"docs/operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
 		"sharder/internal/protocol",
 		"endpoints", "supervisor", "internal/leasehold", "internal/kube",
 	},
-	"fencing.md": {
+	"docs/fencing.md": {
 		"fencing", "internal/fencing/statemachine", "fencing/fenceagents", "fencing/fencejobs",
 		"fencing/kdump", "internal/kube",
 	},
@@ -65,14 +65,16 @@ func TestMessagesAreThoseOfTheCode(t *testing.T) {
 func messages(t *testing.T, packages []string) (literals, warnings []string) {
 	t.Helper()
 	for _, directory := range packages {
-		files, err := filepath.Glob("../" + directory + "/*.go")
+		paths, err := fs.Glob(root, directory+"/*.go")
 		require.NoError(t, err)
-		require.NotEmpty(t, files, directory)
-		for _, path := range files {
+		require.NotEmpty(t, paths, directory)
+		for _, path := range paths {
 			if strings.HasSuffix(path, "_test.go") {
 				continue
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			content, err := fs.ReadFile(root, path)
+			require.NoError(t, err)
+			file, err := parser.ParseFile(token.NewFileSet(), path, content, 0)
 			require.NoError(t, err)
 			ast.Inspect(file, func(n ast.Node) bool {
 				switch n := n.(type) {

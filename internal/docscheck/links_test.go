@@ -1,9 +1,9 @@
-package docs_test
+package docscheck_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,12 +28,12 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			links++
-			path, anchor, hasAnchor := strings.Cut(target, "#")
-			destination := filepath.Join(filepath.Dir(p.path), path)
-			if path == "" {
+			file, anchor, hasAnchor := strings.Cut(target, "#")
+			destination := path.Join(path.Dir(p.path), file)
+			if file == "" {
 				destination = p.path
 			}
-			if _, err := os.Stat(destination); !assert.NoError(t, err, "%s: %s", p.path, target) {
+			if _, err := fs.Stat(root, destination); !assert.NoError(t, err, "%s: %s", p.path, target) {
 				continue
 			}
 			if hasAnchor {
@@ -74,5 +74,50 @@ func anchors(p page) []string {
 		}
 		all = append(all, name)
 	}
+	return all
+}
+
+var (
+	cited    = regexp.MustCompile(`\b((?:Test|Benchmark)[A-Z]\w*)`)
+	example  = regexp.MustCompile(`(?m)^//\t.*$`)
+	named    = regexp.MustCompile("`((?:Test|Benchmark)[A-Z]\\w*)`")
+	declared = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark)[A-Z]\w*)\(`)
+)
+
+// The tests and benchmarks that a page names as evidence exist.
+func TestEvidenceExists(t *testing.T) {
+	exist := tests(t)
+	names := 0
+	for _, p := range pages(t) {
+		for _, match := range named.FindAllStringSubmatch(p.text, -1) {
+			names++
+			assert.True(t, exist[match[1]], "%s: there is no %s", p.path, match[1])
+		}
+	}
+	assert.Greater(t, names, 30)
+}
+
+// So do those that the documentation of a package names.
+func TestEvidenceOfPackagesExists(t *testing.T) {
+	exist := tests(t)
+	names := 0
+	files(t, ".", "doc.go", func(path, text string) {
+		for _, match := range cited.FindAllStringSubmatch(example.ReplaceAllString(text, ""), -1) {
+			names++
+			assert.True(t, exist[match[1]], "%s: there is no %s", path, match[1])
+		}
+	})
+	assert.Greater(t, names, 100)
+}
+
+// tests are the names of all tests and benchmarks of the repository.
+func tests(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	files(t, ".", "_test.go", func(_, text string) {
+		for _, match := range declared.FindAllStringSubmatch(text, -1) {
+			all[match[1]] = true
+		}
+	})
 	return all
 }

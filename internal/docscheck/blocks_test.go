@@ -1,11 +1,8 @@
-package docs_test
+package docscheck_test
 
 import (
 	"go/scanner"
 	"go/token"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// A block is an excerpt of compiled or deployed text: Go of a file in docs or examples, YAML of a
+// A block is an excerpt of compiled or deployed text: Go of a file here or in examples, YAML of a
 // manifest in examples or deploy. The end-to-end tests apply the manifests. So the code that readers copy
 // works.
 func TestBlocksAreExcerpts(t *testing.T) {
-	code := append(sources(t, ".", ".go"), sources(t, "../examples", ".go")...)
-	manifests := append(sources(t, "../examples", ".yaml"), sources(t, "../deploy", ".yaml")...)
+	code := append(sources(t, "internal/docscheck", ".go"), sources(t, "examples", ".go")...)
+	manifests := append(sources(t, "examples", ".yaml"), sources(t, "deploy", ".yaml")...)
 	seen := map[string]int{}
 	for _, p := range pages(t) {
 		for _, b := range p.blocks {
@@ -28,11 +25,11 @@ func TestBlocksAreExcerpts(t *testing.T) {
 			switch b.language {
 			case "go":
 				assert.True(t, isExcerpt(b.lines, code),
-					"%s:%d: stands in no Go file of docs or examples, so nothing compiles it:\n%s", p.path, b.line,
+					"%s:%d: is in no Go file here or in examples, so nothing compiles it:\n%s", p.path, b.line,
 					strings.Join(b.lines, "\n"))
 			case "diff":
 				assert.True(t, isAdded(b.lines, code),
-					"%s:%d: what is added stands in no Go file of docs or examples, in this order", p.path, b.line)
+					"%s:%d: what is added is in no Go file here or in examples, in this order", p.path, b.line)
 			case "yaml":
 				var parsed any
 				assert.NoError(t, yaml.Unmarshal([]byte(strings.Join(dedent(b.lines), "\n")), &parsed), "%s:%d", p.path,
@@ -73,21 +70,16 @@ func TestExcerpts(t *testing.T) {
 type source []string
 
 // sources reads the files below a directory whose names have the suffix.
-func sources(t *testing.T, root, suffix string) []source {
+func sources(t *testing.T, directory, suffix string) []source {
 	t.Helper()
 	var all []source
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, suffix) {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		lines := source(strings.Split(string(content), "\n"))
+	files(t, directory, suffix, func(_, text string) {
 		if suffix == ".go" {
-			lines = compiled(string(content))
+			all = append(all, compiled(text))
+			return
 		}
-		all = append(all, lines)
-		return err
-	}))
+		all = append(all, strings.Split(text, "\n"))
+	})
 	require.NotEmpty(t, all)
 	return all
 }

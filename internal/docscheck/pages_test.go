@@ -1,8 +1,8 @@
-package docs_test
+package docscheck_test
 
 import (
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,9 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// root is the repository. Paths in this package are relative to it.
+var root = os.DirFS("../..")
+
 // page is a page of the documentation.
 type page struct {
-	path   string // from this directory
+	path   string
 	text   string // outside of its blocks
 	blocks []block
 }
@@ -28,8 +31,8 @@ type block struct {
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
-	for _, pattern := range []string{"../*.md", "*.md", "../examples/*/README.md"} {
-		paths, err := filepath.Glob(pattern)
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*/README.md"} {
+		paths, err := fs.Glob(root, pattern)
 		require.NoError(t, err)
 		require.NotEmpty(t, paths, pattern)
 		for _, path := range paths {
@@ -41,7 +44,7 @@ func pages(t *testing.T) []page {
 
 func read(t *testing.T, path string) page {
 	t.Helper()
-	content, err := os.ReadFile(path)
+	content, err := fs.ReadFile(root, path)
 	require.NoError(t, err)
 	p := page{path: path}
 	var open *block
@@ -62,6 +65,25 @@ func read(t *testing.T, path string) page {
 	}
 	require.Nil(t, open, "%s: a block has no end", path)
 	return p
+}
+
+// files calls see with each file below a directory whose name ends with the suffix. Directories such as .git are left
+// out.
+func files(t *testing.T, directory, suffix string, see func(path, text string)) {
+	t.Helper()
+	require.NoError(t, fs.WalkDir(root, directory, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && len(path) > 1 && strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, suffix):
+			return nil
+		}
+		content, err := fs.ReadFile(root, path)
+		see(path, string(content))
+		return err
+	}))
 }
 
 // section returns the text under a heading.

@@ -1,10 +1,10 @@
-package docs_test
+package docscheck_test
 
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +65,7 @@ var right = regexp.MustCompile(`(?m)^//\t([a-z/, ]+?)(?: \(([a-z.0-9]+)\))?  +((
 
 // The package's documentation says the same as the table.
 func TestRightsOfFencingAreThoseOfItsDocumentation(t *testing.T) {
-	source, err := os.ReadFile("../fencing/doc.go")
+	source, err := fs.ReadFile(root, "fencing/doc.go")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(source), "// # RBAC")
 	require.True(t, found)
@@ -93,7 +93,7 @@ func TestRightsOfFencingAreThoseOfItsDocumentation(t *testing.T) {
 // rights are the verbs in the table, by package and resource.
 func rights(t *testing.T) map[string]map[string][]string {
 	t.Helper()
-	rights := read(t, "operating.md").section(t, "## Rights")
+	rights := read(t, "docs/operating.md").section(t, "## Rights")
 	whose, resources, verbs := cells(rights, 0), cells(rights, 2), cells(rights, 3)
 	granted := map[string]map[string][]string{} // by package and resource
 	of := ""
@@ -118,7 +118,7 @@ func grants(t *testing.T, manifests ...string) map[string][]string {
 	t.Helper()
 	verbs := map[string][]string{}
 	for _, manifest := range manifests {
-		file, err := os.Open("../examples/" + manifest)
+		file, err := root.Open("examples/" + manifest)
 		require.NoError(t, err)
 		defer func() { _ = file.Close() }()
 		documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
