@@ -22,6 +22,7 @@ import (
 // after the sharder has written it.
 func TestSimulatedReplays(t *testing.T) {
 	s := sharding()
+	s.Quiet += 5 * time.Minute // an object whose marks are removed again and again waits up to so long for them
 	s.Kinds = []sim.Kind{
 		sim.Latency, sim.WatchLag, sim.Partition, sim.LostResponses, sim.Refused, sim.Kill,
 		sim.Terminate, sim.Outage, sim.Restart, sim.Interference,
