@@ -42,6 +42,7 @@ type session struct {
 	unowned   unowned
 	suspects  suspects
 	repairs   repairs
+	troubles  *resourceTroubles
 	version   string // of the first list of Leases
 	first     bool   // there was no sharder before
 
@@ -104,8 +105,8 @@ func (s *Sharder) newSession(tracker *shardstate.Tracker, troubles *resourceTrou
 		moves: newMoves(), floors: newChildFloors(),
 		queue: newQueue(4*max(c.PageSize, c.Concurrency), c.Concurrency), drains: newDrains(c.MaxDrains),
 		unowned: unowned{objects: map[protocol.Ref]*vacancy{}}, repairs: repairs{objects: map[protocol.Ref]*repair{}},
-		suspects: suspects{held: map[types.UID]suspect{}},
-		changed:  make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+		suspects: suspects{held: map[types.UID]suspect{}}, troubles: troubles,
+		changed: make(chan struct{}, 1), unsettle: make(chan struct{}, 1), progress: make(chan struct{}, 1),
 		throttle: throttle{hook: c.Hooks.OnThrottled, log: c.Logger},
 	}
 	for _, r := range e.graph.All {
