@@ -67,8 +67,8 @@ func read(t *testing.T, path string) page {
 	return p
 }
 
-// files calls see with each file below a directory whose name ends with the suffix. Directories such as .git are left
-// out.
+// files calls see with each file below a directory whose name ends with the suffix. It leaves out
+// directories such as .git.
 func files(t *testing.T, directory, suffix string, see func(path, text string)) {
 	t.Helper()
 	require.NoError(t, fs.WalkDir(root, directory, func(path string, d fs.DirEntry, err error) error {
@@ -81,7 +81,9 @@ func files(t *testing.T, directory, suffix string, see func(path, text string)) 
 			return nil
 		}
 		content, err := fs.ReadFile(root, path)
-		see(path, string(content))
+		if err == nil {
+			see(path, string(content))
+		}
 		return err
 	}))
 }
