@@ -92,7 +92,9 @@ func newCandidate(t *testing.T, change func(*leaderelection.Config)) *candidate 
 		done: make(chan error, 1),
 	}
 	c.others = clientset(t, c.server.Client("others"), nil)
-	config := c.server.Client("candidate").Config()
+	connection := c.server.Client("candidate")
+	connection.PreferJSON()
+	config := connection.Config()
 	c.base, config.Transport = config.Transport, c.between
 	client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	require.NoError(t, err)

@@ -380,6 +380,7 @@ func TestWritesCarryTheirPreconditions(t *testing.T) {
 		w.setStatus("a", over(corev1.PodSucceeded, ""))
 		var deletions, patches atomic.Int32
 		b := w.process(w.pod("b"))
+		b.connection.PreferJSON()
 		b.filter(func(_ http.RoundTripper, r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodDelete && r.Method != http.MethodPatch {
 				return nil, nil

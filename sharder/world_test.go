@@ -91,7 +91,6 @@ func (w *world) end() {
 func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface,
 	metadata.Interface,
 ) {
-	connection.PreferProtobuf() // as by default with Kubernetes, and quicker
 	config := connection.Config()
 	for _, f := range wrap {
 		config.Wrap(f)

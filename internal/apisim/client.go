@@ -23,7 +23,7 @@ var errConnection = errors.New("apisim: connection reset by peer")
 type Client struct {
 	identity identity
 	server   *Server
-	protobuf bool
+	json     bool
 
 	mu      sync.Mutex
 	faults  Faults
@@ -90,14 +90,15 @@ func (s *Server) client(i identity) *Client {
 	return &Client{identity: i, server: s, changed: make(chan struct{})}
 }
 
-// PreferProtobuf lets clients have Protocol Buffers, which those of Kubernetes' own resources ask
-// for by default. Otherwise all is JSON. It has to be called before Config.
-func (c *Client) PreferProtobuf() { c.protobuf = true }
+// PreferJSON has clients send and get JSON, in which a test can read and change what is on the wire.
+// Otherwise clients of Kubernetes' own resources use Protocol Buffers, as they do by default, and
+// which is quicker. It has to be called before Config.
+func (c *Client) PreferJSON() { c.json = true }
 
 // Config returns a configuration for any client library. Client-side throttling is off.
 func (c *Client) Config() *rest.Config {
 	config := &rest.Config{Host: "http://apisim.invalid", Transport: c, QPS: -1, UserAgent: c.identity.user}
-	if !c.protobuf {
+	if c.json {
 		config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	}
 	return config

@@ -58,11 +58,11 @@ func TestClientsGetTheEncodingThatTheyPrefer(t *testing.T) {
 		assert.Empty(t, list.Items)
 	}
 	connection := server.Client("json")
+	connection.PreferJSON()
 	const inJSON, inProtobuf = "application/json", "application/vnd.kubernetes.protobuf"
 	assert.Equal(t, []string{inJSON, inJSON, inJSON, inJSON}, contentTypes(t, connection, typed))
 	assert.Equal(t, []string{inJSON}, contentTypes(t, connection, onlyMetadata))
 	connection = server.Client("protobuf")
-	connection.PreferProtobuf()
 	assert.Equal(t, []string{inProtobuf, inProtobuf, inProtobuf, inProtobuf}, contentTypes(t, connection, typed))
 	assert.Equal(t, []string{inProtobuf}, contentTypes(t, connection, onlyMetadata), "of a custom resource")
 }
@@ -81,10 +81,10 @@ func TestStoredVersionsDoNotChange(t *testing.T) {
 			history = append(history, seen{c.After, string(raw)})
 		}
 	})
-	for _, protobuf := range []bool{false, true} {
+	for _, json := range []bool{false, true} {
 		connection := server.Client("a")
-		if protobuf {
-			connection.PreferProtobuf()
+		if json {
+			connection.PreferJSON()
 		}
 		configMaps := kubernetes.NewForConfigOrDie(connection.Config()).CoreV1().ConfigMaps("ns")
 		o := named("x")

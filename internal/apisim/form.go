@@ -24,7 +24,7 @@ func formOf(c *Client, r *http.Request, kind schema.GroupVersionKind) form {
 		contentType, parameters, _ := strings.Cut(strings.TrimSpace(clause), ";")
 		metadata := strings.Contains(parameters, "as=PartialObjectMetadata")
 		switch {
-		case contentType == runtime.ContentTypeProtobuf && c.protobuf && (metadata || scheme.Scheme.Recognizes(kind)):
+		case contentType == runtime.ContentTypeProtobuf && !c.json && (metadata || scheme.Scheme.Recognizes(kind)):
 			return form{inProtobuf{}, metadata}
 		case contentType == runtime.ContentTypeJSON && metadata:
 			return form{inJSON{}, true}

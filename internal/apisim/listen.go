@@ -73,7 +73,6 @@ func (h *handler) client(r *http.Request) *Client {
 	c := h.clients[who]
 	if c == nil {
 		c = h.server.client(who)
-		c.PreferProtobuf()
 		h.clients[who] = c
 	}
 	return c

@@ -165,8 +165,8 @@ func (w *World) Replicas() int { return len(w.plan.Replicas) }
 // Connect returns a connection without faults. Its clients speak as those of the processes do.
 func (w *World) Connect(name string) *apisim.Client {
 	c := w.Server.Client(name)
-	if !w.plan.JSON {
-		c.PreferProtobuf()
+	if w.plan.JSON {
+		c.PreferJSON()
 	}
 	return c
 }
