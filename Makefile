@@ -237,7 +237,7 @@ images: ## images of all commands and examples for amd64 and arm64, without a co
 	@go run -C internal/e2e ./cmd/images -root '$(CURDIR)' -output '$(CURDIR)/$(RESULTS)/images' \
 		-revision $$(git describe --always --dirty --abbrev=40 --exclude='*') -created $$(git log -1 --format=%cI)
 
-release-check: apidiff ## what a release of VERSION (v0.2.0) needs: changelog, modules by version, API; RELEASING.md has the steps
+release-check: apidiff ## what a release of VERSION (v0.1.0) needs: changelog, modules by version, API; RELEASING.md has the steps
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
 
 # Consumers get the versions that these go.mod require. Here, replace directives have the tree beside them.
