@@ -3,7 +3,7 @@ module github.com/bellwether-k8s/bellwether/metrics
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/stretchr/testify v1.12.1
 	k8s.io/apimachinery v0.36.6

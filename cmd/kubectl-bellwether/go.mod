@@ -3,7 +3,7 @@ module github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0

@@ -3,10 +3,10 @@ module github.com/bellwether-k8s/bellwether/examples/controllerruntime
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
-	github.com/bellwether-k8s/bellwether/controllerruntime v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether/controllerruntime v0.1.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
-	github.com/bellwether-k8s/bellwether/metrics v0.2.0
+	github.com/bellwether-k8s/bellwether/metrics v0.1.0
 	github.com/go-logr/zapr v1.3.0
 	github.com/prometheus/client_golang v1.24.0
 	github.com/stretchr/testify v1.12.1

@@ -3,7 +3,7 @@ module github.com/bellwether-k8s/bellwether/examples/demo
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
 	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/image v0.30.0
@@ -21,7 +21,7 @@ require (
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
 	github.com/bellwether-k8s/bellwether/examples/fencer v0.0.0 // indirect
-	github.com/bellwether-k8s/bellwether/metrics v0.2.0 // indirect
+	github.com/bellwether-k8s/bellwether/metrics v0.1.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect

@@ -3,8 +3,8 @@ module github.com/bellwether-k8s/bellwether/examples/fencer
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
-	github.com/bellwether-k8s/bellwether/metrics v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether/metrics v0.1.0
 	github.com/prometheus/client_golang v1.23.2
 	go.uber.org/zap v1.28.0
 	k8s.io/client-go v0.36.6

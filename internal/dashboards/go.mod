@@ -3,8 +3,8 @@ module github.com/bellwether-k8s/bellwether/internal/dashboards
 go 1.26.0
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
-	github.com/bellwether-k8s/bellwether/metrics v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
+	github.com/bellwether-k8s/bellwether/metrics v0.1.0
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/prometheus/client_golang v1.24.0
 	github.com/prometheus/client_model v0.6.2

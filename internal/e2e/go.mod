@@ -22,7 +22,7 @@ require (
 
 require (
 	github.com/bellwether-k8s/bellwether/examples/fencer v0.0.0 // indirect
-	github.com/bellwether-k8s/bellwether/metrics v0.2.0 // indirect
+	github.com/bellwether-k8s/bellwether/metrics v0.1.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
@@ -53,7 +53,7 @@ require (
 )
 
 require (
-	github.com/bellwether-k8s/bellwether v0.2.0
+	github.com/bellwether-k8s/bellwether v0.1.0
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
