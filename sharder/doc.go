@@ -77,8 +77,8 @@
 // ([HistoryName]) the sharder keeps the memberships since the ring last settled, that is, since a
 // scan found every object in its place. It writes each new membership there before it assigns
 // anything under it. In a settled ring an object without a record has one possible owner, and is
-// simply assigned. Otherwise every other shard that may have owned it becomes its owner in name,
-// drained, and must let go first.
+// simply assigned. Otherwise the sharder names every other shard that may have owned it as its owner, one
+// after another, with a drain, and assigns the object once all of them have let go.
 //
 // A new object does not wait for a shard that may be dead. If its owner on the ring, or a shard that
 // would be asked, has not renewed its Lease for two thirds of its duration, the sharder looks whether

@@ -95,7 +95,7 @@ func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*
 	}
 	e.floors.prune(kept)
 	e.settled.Store(false)
-	e.config.Logger.Info("objects are distributed among other shards", zap.Strings("members", m.Names()))
+	e.config.Logger.Info("the members of the ring have changed", zap.Strings("members", m.Names()))
 	e.announce(m.Names())
 	return p, nil
 }

@@ -200,7 +200,7 @@ func sharding() sim.Scenario {
 	}
 }
 
-// changes are the times at which a sharder has distributed objects among other shards.
+// changes are the times at which the members of the ring have changed.
 type changes struct {
 	mu sync.Mutex
 	at []time.Time

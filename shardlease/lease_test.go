@@ -390,7 +390,7 @@ func TestLeaseIsReleasedOnlyWhenAllHasEnded(t *testing.T) {
 				require.ErrorIs(t, err, shardlease.ErrLost)
 				require.ErrorIs(t, err, shardlease.ErrUnfinished)
 				assert.ErrorIs(t, err, e.want)
-				assert.ErrorContains(t, err, "lease ns/a is not released: the work may not have ended: ")
+				assert.ErrorContains(t, err, "lease ns/a is not released: some of the work may still run: ")
 				assert.NotContains(t, err.Error(), "lost", "the work's own error is not a lost lease")
 				require.Len(t, s.losses(), 1)
 				assert.Equal(t, "a", holder(c.lease()))

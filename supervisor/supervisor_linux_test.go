@@ -391,7 +391,7 @@ func TestShardIsReleasedIfItIsInNoCrashLoop(t *testing.T) {
 		f := start(t, "young shard", ample)
 		f.kill(t)
 		assert.Equal(t, "exit status 137", f.End())
-		assert.Contains(t, f.Rest(), "perhaps in a crash loop")
+		assert.Contains(t, f.Rest(), "it died soon after it had taken the lease")
 		assert.Equal(t, "l", f.record(t).Holder())
 	})
 }

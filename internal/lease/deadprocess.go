@@ -21,7 +21,7 @@ type Orphan struct {
 var (
 	ErrNoTerm   = errors.New("it held no term")
 	ErrTooLate  = errors.New("its term has ended by itself")
-	ErrTooYoung = errors.New("it died soon after it had taken the lease, perhaps in a crash loop")
+	ErrTooYoung = errors.New("it died soon after it had taken the lease")
 )
 
 // Wait returns how long after the death a request of the process may still be carried out. That is a

@@ -21,7 +21,7 @@ var (
 	ErrKillTimer      = errors.New("the kernel's timer could not be set")
 	ErrReleaseTimeout = errors.New("work did not return within ReleaseTimeout")
 	ErrUnhealthy      = errors.New("the work is not healthy") // together with ErrDeadline
-	ErrUnfinished     = errors.New("the work may not have ended")
+	ErrUnfinished     = errors.New("some of the work may still run")
 	ErrSteppedDown    = errors.New("not renewed for so long that the work has to end before the deadline")
 )
 

@@ -22,7 +22,7 @@ func TestALossIsOneLine(t *testing.T) {
 			`(` + renewed + `)`: fmt.Errorf("%w: %w", ErrSteppedDown, failing),
 		`lease ns/l lost by "a": not renewed in time: not renewed for so long that the work has to end before the ` +
 			`deadline (last known holder "a"; ` + renewed + `)`: fmt.Errorf("%w: %w", ErrDeadline, ErrSteppedDown),
-		`lease ns/l is not released: the work may not have ended: one; two`: fmt.Errorf("%w: %w", ErrUnfinished,
+		`lease ns/l is not released: some of the work may still run: one; two`: fmt.Errorf("%w: %w", ErrUnfinished,
 			errors.New("one\ntwo")),
 	} {
 		loss := &LostError{

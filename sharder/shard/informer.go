@@ -69,7 +69,7 @@ func (s *Shard) NewInformerOf(
 		k, err = s.roleOf(example)
 	}
 	if err != nil {
-		s.config.Logger.Info("an informer is not about objects of the ring", zap.Error(err))
+		s.config.Logger.Info("an informer of a resource outside of the ring: it shows all objects", zap.String("why", err.Error()))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
 	i := &informer{
