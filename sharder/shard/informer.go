@@ -69,7 +69,8 @@ func (s *Shard) NewInformerOf(
 		k, err = s.roleOf(example)
 	}
 	if err != nil {
-		s.config.Logger.Info("an informer of a resource outside of the ring: it shows all objects", zap.String("why", err.Error()))
+		s.config.Logger.Info("an informer of a resource outside of the ring: it shows all objects",
+			zap.String("why", err.Error()))
 		return cache.NewSharedIndexInformer(lw, example, resync, indexers)
 	}
 	i := &informer{

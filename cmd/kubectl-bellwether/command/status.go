@@ -56,7 +56,7 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 	}
 	for _, e := range s.Elections {
 		row := []any{
-			e.Namespace, e.Name, electionCell(e), on.holder(e.Holder), fmt.Sprint(e.Transitions + 1),
+			e.Namespace, e.Name, electionCell(e), on.holder(e.Holder), fmt.Sprint(e.Transitions),
 			on.age(e.Acquired), on.age(e.Renewed),
 		}
 		if on.wide {
