@@ -65,7 +65,7 @@ func statusTables(s view.Status, on sheet) []*table.Table {
 		elections.Row(row...)
 	}
 	rings := &table.Table{
-		Title: "RINGS", None: "none", Columns: []string{"NAMESPACE", "NAME", "READY", "ENDED", "SHARDER"},
+		Title: "RINGS", None: "none", Columns: []string{"NAMESPACE", "NAME", "READY", "DEAD", "SHARDER"},
 	}
 	for _, r := range s.Rings {
 		ready := table.Cell{Text: fmt.Sprintf("%d/%d", r.Ready, r.Members), Colour: table.Good}
