@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,9 @@ import (
 type Object struct {
 	metav1.Object // its metadata
 	kind          schema.GroupVersionKind
-	typed         message                    // nil: no client of Protocol Buffers has sent it
-	tree          *unstructured.Unstructured // nil: only typed is known so far
+	typed         message                        // nil: no client of Protocol Buffers has sent it
+	tree          *unstructured.Unstructured     // nil: typed has the fields
+	content       atomic.Pointer[map[string]any] // of typed, once Content has made it: observers call it, too
 	stored        bool
 	encoded       map[form][]byte // its fields
 }
@@ -46,12 +48,15 @@ func (o *Object) Content() map[string]any {
 	if o.tree != nil {
 		return o.tree.Object
 	}
+	if content := o.content.Load(); content != nil {
+		return *content
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.typed)
 	if err != nil {
 		panic(fmt.Sprintf("apisim: %s %s/%s: %v", o.kind.Kind, o.GetNamespace(), o.GetName(), err))
 	}
 	if o.stored {
-		o.tree = &unstructured.Unstructured{Object: content}
+		o.content.Store(&content)
 	}
 	return content
 }
