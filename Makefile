@@ -33,9 +33,10 @@ export BELLWETHER_LAB = $(LAB)
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
-# How everything but benchmarks and images is compiled: a third faster, because functions are not inlined and the compiler collects
-# less garbage. Each finds what the others have compiled, linters too.
-SPARE   := GOFLAGS="$$GOFLAGS -gcflags=all=-l"
+# How tools are compiled, and the two commands that everybody runs first: a quarter faster, because a debugger's tables are left
+# out and garbage costs less than its collection. Each finds what the others have compiled, linters too. (Without inlining compilers
+# are a fifth faster, and tests 40 % slower.)
+SPARE   := GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
 QUICKLY := CGO_ENABLED=0 GOGC=800 $(SPARE)
 
 # All modules are tested by one go command, so that nothing is compiled twice and waits overlap. They share the newest versions
