@@ -48,7 +48,7 @@ UNITS := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints 
 	./examples/demo/... ./examples/controllerruntime ./examples/controllerruntime/elected ./examples/controllerruntime/operator
 
 test: gotestsum ## what to run before each commit: unit tests, and end-to-end tests on an API server in memory
-	@echo "unit tests and end-to-end tests: a minute on 2 cores; the first time, compiling takes two more." \
+	@echo "unit tests and end-to-end tests: two minutes on 2 cores; the first time, compiling takes three more." \
 		"Packages that have not changed keep their results, unless ARGS=-count=1"
 	@rm -rf $(RESULTS)
 	@$(WORKSPACE) && export $(QUICKLY) && go list -test -export $(UNITS) >/dev/null && \
