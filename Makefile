@@ -42,6 +42,7 @@ QUICKLY := CGO_ENABLED=0 GOGC=800 $(SPARE)
 # All modules are tested by one go command, so that nothing is compiled twice and waits overlap. They share the newest versions
 # that any of them requires, which are those of the control plane. The packages that take longest begin first. Everything is compiled
 # before the first test: programs that tests build would be compiled twice, and tests in real time wait for compilers.
+# What does not compile (-e) is for go test to report, which tests the others.
 WORKSPACE = mkdir -p $(RESULTS) && { echo 'go 1.26.0'; for m in $(MODULES); do echo "use ../$$m"; done; } >$(RESULTS)/go.work && \
 	export GOWORK="$$PWD/$(RESULTS)/go.work"
 UNITS := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
@@ -51,7 +52,7 @@ test: gotestsum ## what to run before each commit: unit tests, and end-to-end te
 	@echo "unit tests and end-to-end tests: two minutes on 2 cores; the first time, compiling takes three more." \
 		"Packages that have not changed keep their results, unless ARGS=-count=1"
 	@rm -rf $(RESULTS)
-	@$(WORKSPACE) && export $(QUICKLY) && go list -test -export $(UNITS) >/dev/null && \
+	@$(WORKSPACE) && export $(QUICKLY) && go list -e -test -export $(UNITS) >/dev/null && \
 		BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
 		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
 		-vet=off -ldflags='-s -w' -timeout 40m -p 4 $(ARGS) $(UNITS)

@@ -90,9 +90,9 @@ func (s *Server) client(i identity) *Client {
 	return &Client{identity: i, server: s, changed: make(chan struct{})}
 }
 
-// PreferJSON has clients send and get JSON, in which a test can read and change what is on the wire.
-// Otherwise clients of Kubernetes' own resources use Protocol Buffers, as they do by default, and
-// which is quicker. It has to be called before Config.
+// PreferJSON has clients send and get JSON, so that a test can read and change what is on the wire.
+// Without it, clients of Kubernetes' own resources use Protocol Buffers, which is their default and
+// quicker. It has to be called before Config.
 func (c *Client) PreferJSON() { c.json = true }
 
 // Config returns a configuration for any client library. Client-side throttling is off.

@@ -12,7 +12,8 @@
 //
 // It behaves like the real server: the cases of package conformance run on both. It serves
 // resources of any kind (see [Resource]) to typed, dynamic and metadata clients, in JSON. What
-// Kubernetes defines it serves in Protocol Buffers, too (see [Client.PreferJSON]).
+// Kubernetes defines it serves in Protocol Buffers to clients that ask for them, as they do by default
+// (see [Client.PreferJSON]).
 //
 //   - It validates metadata and the size of ConfigMaps, not specs, nor whether a namespace exists.
 //   - It sets no defaults. A Pod has the grace period that its spec says, or none.

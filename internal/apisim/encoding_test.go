@@ -81,9 +81,9 @@ func TestStoredVersionsDoNotChange(t *testing.T) {
 			history = append(history, seen{c.After, string(raw)})
 		}
 	})
-	for _, json := range []bool{false, true} {
+	for _, preferJSON := range []bool{false, true} {
 		connection := server.Client("a")
-		if json {
+		if preferJSON {
 			connection.PreferJSON()
 		}
 		configMaps := kubernetes.NewForConfigOrDie(connection.Config()).CoreV1().ConfigMaps("ns")

@@ -26,7 +26,7 @@ type Object struct {
 	kind          schema.GroupVersionKind
 	typed         message                        // nil: no client of Protocol Buffers has sent it
 	tree          *unstructured.Unstructured     // nil: typed has the fields
-	content       atomic.Pointer[map[string]any] // of typed, once Content has made it: observers call it, too
+	content       atomic.Pointer[map[string]any] // made of typed by Content, which observers call, too
 	stored        bool
 	encoded       map[form][]byte // its fields
 }
@@ -252,8 +252,8 @@ func sameMetadata(a, b *Object) bool {
 	switch {
 	case a.typed != nil && b.typed != nil:
 		return bytes.Equal(metadataInProtobuf(a.typed), metadataInProtobuf(b.typed))
-	case a.tree != nil && b.tree != nil:
-		return reflect.DeepEqual(a.tree.Object["metadata"], b.tree.Object["metadata"])
+	case b.tree != nil:
+		return reflect.DeepEqual(a.Content()["metadata"], b.tree.Object["metadata"])
 	}
 	return false
 }
