@@ -356,7 +356,9 @@ func (l *lab) eventually(what string, so func() bool) {
 			if f := l.record(); f != nil {
 				status = f.Status
 			}
-			l.t.Fatalf("not within %v: %s; the record says %+v", patience, what, status)
+			node, err := l.client.CoreV1().Nodes().Get(l.t.Context(), l.machine, metav1.GetOptions{})
+			l.t.Fatalf("not within %v: %s; of the node (error: %v) the taints are %+v and the conditions %+v; "+
+				"the record's status is %+v", patience, what, err, node.Spec.Taints, node.Status.Conditions, status)
 		}
 	}
 }
@@ -418,8 +420,8 @@ func (l *lab) forget() {
 	}
 }
 
-// database makes a StatefulSet whose pod runs on the machine, or where else it may. It is to end
-// when its node has been unreachable for so long.
+// database makes a StatefulSet whose pod runs on the machine, and may run on the spare node. The pod
+// is evicted once its node has been unreachable for this long.
 func (l *lab) database(stays time.Duration) {
 	l.t.Helper()
 	labels := map[string]string{"app": "db"}
@@ -443,18 +445,22 @@ func (l *lab) database(stays time.Duration) {
 		Spec:       appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
 	require.NoError(l.t, err)
-	l.requireOn(l.machine, "db-0")
+	l.home()
 }
 
-// home moves the pod to the machine.
+// home waits until the control plane trusts the machine, and the pod runs on it. Until the node
+// controller has removed the taints of a loss before, which it does some seconds after the node is
+// Ready again, pods are scheduled elsewhere or evicted: a pod that runs elsewhere is moved.
 func (l *lab) home() {
 	l.t.Helper()
 	l.eventually("the pod runs on the machine", func() bool {
-		pod := l.first("db-0")
+		node, pod := l.getNode(l.machine), l.first("db-0")
 		switch {
+		case !isReady(node) || node.Spec.Unschedulable || len(node.Spec.Taints) > 0:
+			return false
 		case pod == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodRunning:
 			return false
-		case pod.Spec.NodeName != l.machine && l.ready(l.machine):
+		case pod.Spec.NodeName != l.machine:
 			l.arena.forget("db-0")
 			return false
 		}
