@@ -2,14 +2,14 @@ package controllerruntime
 
 import "sync"
 
-// activity is what goes on in a term besides the runnables of its manager, which waits for those.
+// activity counts what runs in a term besides the runnables of its manager, which waits for those.
 type activity struct {
 	mu      sync.Mutex
 	over    bool           // guarded by mu
 	running sync.WaitGroup // grows only while mu is held and over is false
 }
 
-// begin reports whether the term goes on. Then done has to be called.
+// begin reports whether the term is still running. If so, done must be called.
 func (a *activity) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -45,7 +45,7 @@
 //     (TestATermOfAShardDoesNotWaitForObjectsOfOthers).
 //   - The controllers of a term begin when fresh.Wait says that their caches show what the terms
 //     before have written. Nor do Get and List of the term's client return before that. This holds
-//     for caches that the term makes, too (TestReadsOfATermAreFresh,
+//     for caches that the term makes as well (TestReadsOfATermAreFresh,
 //     TestTheNextProcessIsWarmAndItsFirstReconcileIsFresh, TestAnInformerThatATermMakesIsFresh).
 //     For kinds without a watch cache in the API server, such as Events, it takes 3 s and a list of all
 //     objects (TestAControllerOfEventsBegins).

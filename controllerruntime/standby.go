@@ -35,7 +35,7 @@ type Standby struct {
 	Options manager.Options
 	// Warm has an object of each kind whose cache is filled before the first term, such as
 	// &corev1.ConfigMap{}. This process is no candidate before. The cache of any other kind is
-	// filled when a term first asks for it. It stays, too.
+	// filled when a term first asks for it. It stays as well.
 	Warm []client.Object
 	// SetUp adds to the process' manager what runs in every replica, such as webhooks and checks for
 	// probes. Nil: nothing.
@@ -160,7 +160,7 @@ func (s Standby) fill(ctx context.Context, process manager.Manager) bool {
 	return ctx.Err() == nil
 }
 
-// lead is one term. It returns when nothing of the term goes on.
+// lead runs one term. It returns when nothing of the term runs any more.
 func (s Standby) lead(
 	ctx context.Context, process manager.Manager, warm *warmCache, setUp func(manager.Manager) error,
 ) error {
@@ -177,7 +177,7 @@ func (s Standby) lead(
 	return mgr.Start(ctx)
 }
 
-// withValues is a context with the values of another one, too.
+// withValues is a context that also has the values of another one.
 type withValues struct {
 	context.Context                 //nolint:containedctx // it is one
 	values          context.Context //nolint:containedctx // part of one

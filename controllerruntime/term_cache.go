@@ -215,7 +215,7 @@ func (t *termCache) informer(
 	return &termInformer{Informer: i, term: t}, nil
 }
 
-// IndexField implements cache.Cache. An index of an earlier term serves this one, too.
+// IndexField implements cache.Cache. An index of an earlier term also serves this one.
 func (t *termCache) IndexField(ctx context.Context, o client.Object, field string, f client.IndexerFunc) error {
 	k, err := t.warm.kindOf(o)
 	if err != nil {

@@ -49,7 +49,7 @@ func (c ConfigMapStore) withDefaults(config Config) Store {
 	}
 	if c.Name == "" {
 		c.Name = config.Service + "-endpoints"
-		if c.Namespace != config.Namespace { // where a Service of that name in another namespace may register, too
+		if c.Namespace != config.Namespace { // where a Service of that name in another namespace may also register
 			c.Name = config.Namespace + "." + c.Name
 		}
 	}
@@ -262,7 +262,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 // tooLarge reports whether the API server refused an object for its size.
 func tooLarge(err error) bool {
 	var status apierrors.APIStatus
-	if !kube.Stated(err) || !errors.As(err, &status) { // a proxy, too, may find a request too large
+	if !kube.Stated(err) || !errors.As(err, &status) { // a proxy may also find a request too large
 		return false
 	}
 	if status.Status().Code == http.StatusRequestEntityTooLarge {

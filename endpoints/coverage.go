@@ -30,7 +30,7 @@ func destinationsOf(s *discoveryv1.EndpointSlice) []destination {
 	return all
 }
 
-// coverage orders changes so that no wanted destination is missing between two of them, also if one of
+// coverage orders changes so that no wanted destination is missing between two of them, even if one of
 // them fails.
 type coverage struct {
 	wanted  map[destination]bool

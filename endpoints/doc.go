@@ -53,7 +53,7 @@
 //     TestOddAnswersKeepNoInstanceOut).
 //   - A request without an answer is the last on its connection. So a load balancer that forgets a
 //     connection delays a heartbeat by at most one Interval, or 4 s, and a second. Over HTTP/2 client-go
-//     alone needs 45 s. What others wait for on that connection goes on
+//     alone needs 45 s. Other requests on that connection continue
 //     (TestForgottenConnectionIsLeft, TestSlowAnswerBreaksNoWatch).
 //   - If the API server answers, an instance that is ready is published after at most two Intervals
 //     and 4 s, regardless of what happened before. Others may change its objects meanwhile, as long
@@ -118,7 +118,7 @@
 //     returned.
 //   - The first write of a process may arrive after its withdrawal if its answer was lost. The
 //     entry then stays until it expires.
-//   - Two processes with one address and port number share an entry, also if their protocols differ:
+//   - Two processes with one address and port number share an entry, even if their protocols differ:
 //     they take it from each other. Let one process publish both. The later one keeps it when the
 //     other withdraws. A process that starts and is not ready removes the entry once: it cannot know
 //     whether the writer is dead (TestProcessThatIsNotReadyLeavesAnotherOneAlone).
@@ -162,7 +162,7 @@
 // With [Config].Events, create and patch on events of API group events.k8s.io. A missing verb is an
 // error that names it, in the log and in [Round].Err. The first time, one line names all that are
 // missing, if the API server says which (SelfSubjectAccessReview, which every authenticated user may
-// create by default). Work that does not need the verb goes on.
+// create by default). Work that does not need the verb continues.
 //
 // # Clients
 //

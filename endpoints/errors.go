@@ -21,7 +21,7 @@ var (
 
 	// ErrForeign is returned if an object has one of our names but is not marked as ours. It is
 	// left alone.
-	ErrForeign = errors.New("endpoints: there is an object of that name that somebody else manages")
+	ErrForeign = errors.New("endpoints: an object with this name is managed by another controller")
 
 	// ErrFull is returned if the store has no room for this instance's entry. Instances in the
 	// store can still refresh theirs.

@@ -55,7 +55,7 @@ func (p *pass) run(ctx context.Context) error {
 	if errors.Is(err, errConflict) || err != nil && !p.refreshed && !full {
 		return errors.Join(err, publishing)
 	}
-	p.expiry.finishRound(arrived, !p.leaving) // also if the store is full: otherwise it would stay full
+	p.expiry.finishRound(arrived, !p.leaving) // even if the store is full: otherwise it would stay full
 	switch {
 	case full: // leave what is published to the instances in the store
 		return errors.Join(err, publishing)
@@ -90,7 +90,7 @@ func (p *pass) leave(ctx context.Context, s snapshot, published []Endpoint) (sna
 	}
 	earlier := p.incarnation.predecessors(living, p.store.own())
 	if len(mine)+len(earlier) > 0 {
-		p.unpublished = true // also if no answer arrives
+		p.unpublished = true // even if no answer arrives
 		next, removed, err := p.store.remove(ctx, s, slices.Concat(mine, earlier))
 		p.result.Removals += len(removed)
 		if err != nil {

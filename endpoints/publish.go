@@ -27,7 +27,7 @@ type publisher struct {
 type publication struct {
 	service *corev1.Service
 	slices  []*discoveryv1.EndpointSlice // ours
-	legacy  *legacyEndpoints             // nil: there is none, or PublishEndpoints is not set
+	legacy  *legacyEndpoints             // nil if there is none or PublishEndpoints is not set
 	// conflict is why the Endpoints object is not written.
 	conflict error
 	// selected is ErrSelector if the Service has a selector. Its Endpoints object then belongs to

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -49,16 +48,16 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	}
 	facts, there := f.state.factsOf(f.node, time.Now())
 	lost := there && facts.UID == string(s.NodeUID) && facts.Ready != policy.True
-	released := s.Released == incident.ReleasedDone
+	released := s.Released == v1alpha1.ReleasedDone
 	denied := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionDenied)
 	switch s.Abort {
-	case incident.AbortStopHold, incident.AbortStopRestore:
+	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
 		return ""
-	case incident.AbortNone:
+	case v1alpha1.AbortNone:
 		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual || released && !there {
 			return ""
 		}
-	case incident.AbortNodeGone:
+	case v1alpha1.AbortNodeGone:
 		if lost {
 			return "the node is not fenced, as it is about to be removed, and it is still there: its workloads are " +
 				"not free" + off

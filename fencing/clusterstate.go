@@ -17,7 +17,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -175,7 +174,7 @@ func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 
 // touched reports whether a command to switch a device off may have been sent in this incident.
 func touched(f *v1alpha1.NodeFence) bool {
-	return slices.ContainsFunc(f.Status.Devices, func(d incident.Device) bool { return d.Touched })
+	return slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched })
 }
 
 // past returns what has become of the fence of a record, if that has switched devices.
@@ -186,14 +185,14 @@ func past(f *v1alpha1.NodeFence) policy.Past {
 		return policy.Past{}
 	}
 	p := policy.Past{Began: starts[len(starts)-1].Time}
-	leftOff := slices.ContainsFunc(s.Devices, func(d incident.Device) bool { return d.State == incident.DeviceLeftOff })
+	leftOff := slices.ContainsFunc(s.Devices, func(d v1alpha1.Device) bool { return d.State == v1alpha1.DeviceLeftOff })
 	failed := s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp || s.Restarts > 0
 	switch {
 	case s.Phase == v1alpha1.PhaseFinal, s.Phase == v1alpha1.PhaseRecovering,
 		meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReturned):
 		p.Outcome = policy.OutcomeReturned
-	case failed && s.Released == incident.ReleasedDone && !leftOff &&
-		(s.Abort == incident.AbortNone || s.Abort == incident.AbortGaveUp):
+	case failed && s.Released == v1alpha1.ReleasedDone && !leftOff &&
+		(s.Abort == v1alpha1.AbortNone || s.Abort == v1alpha1.AbortGaveUp):
 		p.Outcome = policy.OutcomeStranded
 	}
 	return p

@@ -82,7 +82,7 @@ func (c *Controller) Commission(ctx context.Context, node string) (Commissioned,
 		case <-ticker.C:
 		}
 		if c.leading() != r {
-			return Commissioned{}, fmt.Errorf("%w: the next one goes on with the commission of node %s", ErrNotRunning,
+			return Commissioned{}, fmt.Errorf("%w: the next one continues the commission of node %s", ErrNotRunning,
 				node)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, e
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
-		return "", fmt.Errorf("%w: node %s: there is none of that name", ErrRefused, node)
+		return "", fmt.Errorf("%w: node %q not found", ErrRefused, node)
 	}
 	if err != nil {
 		return "", err

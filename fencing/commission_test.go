@@ -145,7 +145,7 @@ func TestCommissionIsRefused(t *testing.T) {
 		change func(w *world, c *replica)
 		says   []string
 	}{
-		"no such node": {node: "n9", says: []string{"none of that name"}},
+		"no such node": {node: "n9", says: []string{`node "n9" not found`}},
 		"not cordoned": {
 			change: func(w *world, _ *replica) { w.cordon("n1", false); w.pod("db-0", "n1") },
 			says:   []string{"cordoned", "drained: ns/db-0"},

@@ -49,7 +49,7 @@ func (r *run) takeRequests(ctx context.Context) {
 	}
 }
 
-// request returns the request of a node; nil: there is none, or it is being handled.
+// request returns the request of a node, or nil if there is none or it is being handled.
 func (r *run) request(n *corev1.Node) *commissionRequest {
 	asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
 	r.mu.Lock()

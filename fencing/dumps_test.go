@@ -17,7 +17,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -145,7 +144,7 @@ func TestDumpThatTakesTooLong(t *testing.T) {
 		w.crash("n1", e, time.Hour)
 		w.eventually(10*time.Minute, "the fence ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
 		w.requireFencedOnce("n1")
-		assert.Equal(t, incident.ReleasedDone, w.fence("n1").Status.Released)
+		assert.Equal(t, v1alpha1.ReleasedDone, w.fence("n1").Status.Released)
 		assert.Empty(t, breaches())
 	})
 }

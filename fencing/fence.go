@@ -52,7 +52,7 @@ type fence struct {
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
 	failures  failures
-	turn      func() // ends the turn of the command that is about to be sent; nil: there is none
+	turn      func() // ends the turn of the command that is about to be sent; nil without such a command
 }
 
 func newFence(r *run, node string) *fence {

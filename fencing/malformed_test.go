@@ -14,7 +14,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // TestRecordThatIsEditedByHand breaks a record in the midst of its fence, as the API server accepts
@@ -43,7 +42,7 @@ func TestRecordThatIsEditedByHand(t *testing.T) {
 				w.eventually(5*time.Minute, "a command is recorded", func() bool {
 					f := w.fence("n1")
 					return f != nil && slices.ContainsFunc(f.Status.Devices,
-						func(d incident.Device) bool { return d.State == incident.DeviceOffIntent })
+						func(d v1alpha1.Device) bool { return d.State == v1alpha1.DeviceOffIntent })
 				})
 				var whole v1alpha1.Status
 				w.edit("n1", func(s *v1alpha1.Status) {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -154,7 +153,7 @@ func whole(s *v1alpha1.Status) error {
 		}
 	}
 	for i, d := range s.Devices {
-		if d.State == incident.DeviceOffIntent && d.Op == nil {
+		if d.State == v1alpha1.DeviceOffIntent && d.Op == nil {
 			return fmt.Errorf("status.devices[%d].op: must be there with state %s (device %q)", i, d.State, d.Device)
 		}
 	}

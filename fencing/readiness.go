@@ -18,7 +18,7 @@ type reading struct {
 }
 
 var (
-	errContradicts = errors.New("reads off while the node works: it feeds another machine, or says what is not so")
+	errContradicts = errors.New("reads off while the node works: it feeds another machine or reports a wrong state")
 	errNeverOn     = errors.New("reads off, and was not seen on while the node worked: it may feed another machine")
 )
 

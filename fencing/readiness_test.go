@@ -37,7 +37,7 @@ func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
 		"the BMC is dead": {port: on, bmc: silent, a: on, b: on, limited: "device bmc: no answer"},
 		"the BMC is another machine's": {
 			port: on, bmc: lies, a: on, b: on,
-			limited: "device bmc: reads off while the node works: it feeds another machine, or says what is not so",
+			limited: "device bmc: reads off while the node works: it feeds another machine or reports a wrong state",
 		},
 		"a power supply cannot be read": {port: on, bmc: on, a: on, b: silent, limited: "device pdu-b: no answer"},
 		"neither level can do it": {
@@ -52,8 +52,8 @@ func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
 		},
 		"seen on once, and belied by now": {
 			port: on, bmc: lies, a: lies, b: on, known: true,
-			problem: "device bmc: reads off while the node works: it feeds another machine, or says what is not " +
-				"so\ndevice pdu-a: reads off while the node works: it feeds another machine, or says what is not so",
+			problem: "device bmc: reads off while the node works: it feeds another machine or reports a wrong " +
+				"state\ndevice pdu-a: reads off while the node works: it feeds another machine or reports a wrong state",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ const (
 // Five in a row are usual.
 const manyRenewals = 12
 
-// trouble is why this process does not get on with the fence; without a reason: it does.
+// trouble reports why the fence makes no progress in this process; a zero Reason means that it does.
 func (f *fence) trouble(now clock.Reading) statemachine.Trouble {
 	switch {
 	case f.stuck != nil:
@@ -52,7 +52,7 @@ func (f *fence) sayStuck(ctx context.Context) error {
 	return nil
 }
 
-// sayUnwritten reports a hold that the API server refuses to write into the record, too.
+// sayUnwritten also reports a hold that the API server refuses to write into the record.
 func (f *fence) sayUnwritten(record *v1alpha1.NodeFence) {
 	hold := record.Status.Hold
 	if hook := f.config.Hooks.OnBlocked; hook != nil && f.alarmed != hold.Reason {

@@ -1,4 +1,4 @@
-// Package fresh has the work of a term begin on caches that show what the terms before it wrote.
+// Package fresh makes a new leader wait until its caches include everything that earlier leaders wrote.
 //
 // A candidate whose informers run before it leads is warm: it need not list everything when it
 // becomes the leader. But its caches may be behind. Its first reconciles then undo what the leader
@@ -17,10 +17,9 @@
 //		return controller.Run(ctx)
 //	})
 //
-// What runs on standby needs no function of its own beside the lead function: start it before Run,
-// with the context of the process, and end it after Run has returned. A helper would save no line,
-// and it would hide in which order they end. For controller-runtime, Standby of module
-// controllerruntime does the same.
+// You need no separate standby function: start what runs on standby before Run, with the context of
+// the process, and stop it after Run has returned. A helper would save no line, and it would hide the
+// order in which they end. For controller-runtime, Standby of module controllerruntime does the same.
 //
 // # After a release
 //

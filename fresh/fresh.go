@@ -64,7 +64,7 @@ type Cache struct {
 	// Required.
 	Source cache.ListerWatcher
 	// RelistAfter bounds a wait for what the informer's watch delivers. After it, or at once if the
-	// versions cannot be compared, the informer lists everything again, and Wait goes on until it shows
+	// versions cannot be compared, the informer lists everything again, and Wait continues until it shows
 	// that list. So a watch that hangs costs a list, not the term. Source must be a [Relister]. 0:
 	// never; the wait ends with its context.
 	RelistAfter time.Duration
@@ -378,7 +378,7 @@ func ended(err error) error {
 	return err
 }
 
-// version is that up to which the informer's store is complete; empty: none is known.
+// version returns the resourceVersion that the informer's store has reached, or "" if it is unknown.
 func (c Cache) version() string {
 	if !c.Informer.HasSynced() {
 		return ""

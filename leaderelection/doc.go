@@ -30,7 +30,7 @@
 // forward steps of the wall clock. A candidate counts from when it received that version, which is
 // later, and takes over by compare-and-swap on it. Neither compares its clock with a time from another process. So the
 // leader has been silent for M when the first successor may start. Latency, lost responses and
-// wrong clocks do not matter; M only has to cover how differently fast two clocks run in D.
+// wrong clocks do not matter; M only needs to cover the drift between the clocks of two machines over D.
 //
 // After a crash, the next leader starts between D - R and D later, or within milliseconds if the
 // process has a [Config].Supervisor, or M after the kubelet's report if only that tells; after a
@@ -89,7 +89,7 @@
 // # Health
 //
 // [Config].Healthy is called before each renewal, so that a process whose work is dead loses the
-// Lease. [Elector.Check] is for the liveness probe. It fails for work that goes on without a term,
+// Lease. [Elector.Check] is for the liveness probe. It fails for work that continues without a term,
 // not for candidates or for leaders that cannot reach the API server.
 //
 // # Who leads
@@ -156,7 +156,7 @@
 //     preferredHolder, the leader stops, and Run returns [ErrCoordinated]. Do not grant "create" on
 //     leasecandidates. To recover, delete the LeaseCandidate and remove both fields: kubectl patch
 //     lease NAME --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'.
-//   - An OnLost that returns, and work that goes on after its context has ended.
+//   - An OnLost that returns, and work that continues after its context has ended.
 //   - What other electors on the same Lease do: see Mixed fleets.
 //
 // # Mixed fleets

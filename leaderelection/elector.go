@@ -126,8 +126,8 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // ctx ends, the Lease is kept until lead has returned. If ctx was cancelled and lead's error only
 // says so, Run returns nil. A lead that ends by runtime.Goexit counts as one that returns nil.
 //
-// A release waits until no guarded request can be continued out ([Elector.WrapTransport]), usually
-// for the answers alone, and renews the Lease meanwhile. Then it takes at most four renew
+// A release waits until no guarded request can still take effect ([Elector.WrapTransport]), usually
+// until all have been answered, and renews the Lease meanwhile. Then it takes at most four renew
 // intervals. If the release fails, or the Lease cannot be renewed, the successor waits until the
 // Lease has expired.
 //
@@ -209,7 +209,7 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 }
 
 // Renew renews the term that TryAcquire began. It returns nil if the deadline has moved. After an
-// error that does not match [ErrLost], the term goes on until its deadline.
+// error that does not match [ErrLost], the term continues until its deadline.
 func (e *Elector) Renew(ctx context.Context) error {
 	if !e.busy.TryLock() {
 		return ErrBusy

@@ -12,7 +12,7 @@ import (
 
 var (
 	// ErrHeld is matched by every [HeldError].
-	ErrHeld = errors.New("leaderelection: somebody else is the leader")
+	ErrHeld = errors.New("leaderelection: another process holds the lease")
 
 	// ErrLost is matched by the error of OnLost and the cause of the lead function's context. Their
 	// text names the Lease, the reason, the present holder and the last renewal.

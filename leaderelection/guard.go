@@ -33,7 +33,7 @@ type GuardConfig struct {
 // it.
 //
 // A write to the Kubernetes API outlives its caller's context: the caller gets its error at once,
-// and the request goes on for up to Margin until it is answered. Its outcome is then known, and the
+// and the request continues for up to Margin until it is answered. Its outcome is then known, and the
 // Lease can be released as soon as the lead function has returned. Such writes carry the query
 // parameter timeout=<rest of the term>, so that the API server gives up too; a shorter timeout of
 // the caller stays. New requests are refused once the lead function has returned. Requests without

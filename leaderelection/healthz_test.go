@@ -65,7 +65,7 @@ func TestCheckOfLostTerms(t *testing.T) {
 		synctest.Wait()
 		err := r.Check(nil)
 		assert.ErrorIs(t, err, leaderelection.ErrLost)
-		assert.ErrorContains(t, err, "leaderelection: work goes on after the end of its term: lease ns/l lost by")
+		assert.ErrorContains(t, err, "leaderelection: work continues after the end of its term: lease ns/l lost by")
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		assert.Error(t, r.Check(nil), "work has returned, but OnLost has not: no candidate contends")

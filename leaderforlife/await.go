@@ -15,16 +15,12 @@ import (
 func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error {
 	abilities := c.abilities
 	c.noDelete = false // retry the deletion after a poll interval
-	polls := c.config.withoutWatch || c.config.fence != nil || abilities.noDelete
-	if !c.config.withoutWatch {
-		fresh, all := c.watches.want(ctx, c.objects(waiting))
-		if fresh {
-			return nil
-		}
-		polls = polls || !all
+	fresh, all := c.watches.want(ctx, c.objects(waiting))
+	if fresh {
+		return nil
 	}
 	var poll <-chan time.Time
-	if polls {
+	if !all || c.config.fence != nil || abilities.noDelete {
 		timer := time.NewTimer(c.config.pollInterval*9/10 + rand.N(c.config.pollInterval/5))
 		defer timer.Stop()
 		poll = timer.C

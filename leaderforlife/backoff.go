@@ -13,6 +13,8 @@ import (
 const (
 	// firstPause is the pause after the first failed request.
 	firstPause = 100 * time.Millisecond
+	// maxPause bounds the pause, which doubles after each failed request.
+	maxPause = 15 * time.Second
 	// maxRefusal bounds how long a required request may be refused, while roles may still be
 	// created.
 	maxRefusal = 15 * time.Second
@@ -40,7 +42,7 @@ func (c *candidate) retry(ctx context.Context, f func() (done bool, err error)) 
 		}
 		c.noteFailure(err)
 		clock.Sleep(ctx, pause/2+rand.N(pause))
-		pause = min(2*pause, c.config.maxBackoff*2/3) // jitter adds at most half
+		pause = min(2*pause, maxPause*2/3) // jitter adds at most half
 	}
 	return ctx.Err()
 }
@@ -50,17 +52,15 @@ func (c *candidate) permanent(err error) bool {
 	switch {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
 		return true
-	case kube.RoleMissing(err) && c.once:
-		return c.refusedFor(err) >= refusalPatience
 	case kube.RoleMissing(err):
 		return c.refusedFor(err) >= maxRefusal
-	case kube.Unauthorized(err) && !c.once:
+	case kube.Unauthorized(err):
 		return c.rejectedFor(err) >= maxRefusal
-	case isLostRace(err), errors.Is(err, errNoEffect) && !c.once:
+	case isLostRace(err), errors.Is(err, errNoEffect):
 		return false
 	}
 	var access *accessError
-	return c.once || !errors.As(err, &access)
+	return !errors.As(err, &access)
 }
 
 // noteFailure logs how an attempt has ended, and calls the hook. It does not log lost races, and recent

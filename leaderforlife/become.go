@@ -30,16 +30,8 @@ import (
 // Become leaves no goroutine behind. On Linux it leaves a socket, which keeps a second process of
 // the Pod from leading.
 func Become(ctx context.Context, lockName string, options ...Option) error {
-	_, _, err := elect(ctx, lockName, options, false)
+	_, err := elect(ctx, lockName, options)
 	return named(lockName, err)
-}
-
-// TryBecome is Become without waiting. It returns false while another Pod leads or may lead, and
-// then leaves nothing behind that would make others wait for this Pod. It returns errors of
-// requests and does not retry.
-func TryBecome(ctx context.Context, lockName string, options ...Option) (bool, error) {
-	_, led, err := elect(ctx, lockName, options, true)
-	return led, named(lockName, err)
 }
 
 // named adds the package and the lock to an error.

@@ -361,42 +361,6 @@ func TestForeignLocks(t *testing.T) {
 	})
 }
 
-func TestTryBecome(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.process(w.pod("a", kubelet)), w.process(w.pod("b"))
-		try := func(p *replica) (led bool, err error) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			return leader.TryBecome(ctx, lockName, p.options(w, nil)...)
-		}
-		led, err := try(a)
-		require.NoError(t, err)
-		assert.True(t, led)
-		led, err = try(a)
-		require.NoError(t, err)
-		assert.False(t, led, "an earlier call in this process leads")
-
-		for range 2 {
-			led, err = try(b)
-			require.NoError(t, err)
-			assert.False(t, led)
-		}
-		w.deleteForeground("a")
-		led, err = try(b)
-		require.NoError(t, err)
-		assert.False(t, led)
-		w.letGo("a")
-		led, err = try(b)
-		require.NoError(t, err)
-		assert.True(t, led)
-
-		broken := w.process(w.pod("c"))
-		broken.connection.Inject(apisim.Faults{Refuse: apisim.Always})
-		_, err = try(broken)
-		assert.ErrorContains(t, err, "connection reset by peer", "not tried again")
-	})
-}
-
 // Twenty candidates race for each succession: after deletion of the Pod, after its end, and while
 // the lock is being removed.
 func TestRacingCandidates(t *testing.T) {

@@ -22,10 +22,9 @@ const (
 	lockPause = time.Second
 )
 
-// candidate is one call of Become or TryBecome.
+// candidate is one call of Become.
 type candidate struct {
 	*cluster
-	once    bool // do not wait
 	me      podID
 	release func() // releases the process lock
 	watches *watches
@@ -45,16 +44,15 @@ type candidate struct {
 	rightsAsked bool // the log says which rights are missing, if it could be asked
 }
 
-// elect returns once this Pod leads, or will not lead by this call. end releases the process lock,
-// for tests.
-func elect(ctx context.Context, lockName string, options []Option, once bool) (end func(), led bool, err error) {
+// elect returns once this Pod leads, or an error. end releases the process lock, for tests.
+func elect(ctx context.Context, lockName string, options []Option) (end func(), err error) {
 	config, err := newConfig(lockName, options)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	k := newCluster(config)
 	c := &candidate{
-		cluster: k, once: once, watches: newWatches(k),
+		cluster: k, watches: newWatches(k),
 		contact: kube.NewContact(clock.System(), config.hooks.OnFailing),
 		owners:  map[types.UID]podID{}, others: map[types.UID]*contender{}, nodes: map[string]nodeState{},
 	}
@@ -65,29 +63,27 @@ func elect(ctx context.Context, lockName string, options []Option, once bool) (e
 		return err == nil, err
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	if !c.acquireProcessLock(ctx) {
-		return nil, false, ctx.Err()
+		return nil, ctx.Err()
 	}
-	err = c.retry(ctx, func() (done bool, err error) {
-		var next step
-		next, err = c.round(ctx)
-		led = err == nil && next == toLead
-		return led || err == nil && next == toWait && once, err
+	err = c.retry(ctx, func() (led bool, err error) {
+		next, err := c.round(ctx)
+		return err == nil && next == toLead, err
 	})
-	if led {
-		return c.release, true, nil
+	if err == nil {
+		return c.release, nil
 	}
 	if c.wrote {
 		c.withdraw(ctx)
 	}
 	c.release()
-	return nil, false, err
+	return nil, err
 }
 
 // acquireProcessLock waits until no other process of this Pod uses this lock. It returns false if
-// ctx ends first, and for [TryBecome] at once.
+// ctx ends first.
 func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	c.release = func() {}
 	if !isUUID(c.me.uid) { // a test's UID: tests would wait for one another
@@ -102,8 +98,6 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 		case !errors.Is(err, process.ErrLocked):
 			c.config.log.Warn("cannot keep a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
-		case c.once:
-			return false
 		}
 		c.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
 		clock.Sleep(ctx, lockPause)
@@ -127,9 +121,7 @@ func (c *candidate) round(ctx context.Context) (step, error) {
 	case toWait:
 		c.last = next
 		c.reportWaiting(waiting)
-		if !c.once {
-			return next, c.await(ctx, v, waiting)
-		}
+		return next, c.await(ctx, v, waiting)
 	default:
 		err := c.act(ctx, next, v)
 		switch {

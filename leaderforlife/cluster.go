@@ -192,7 +192,7 @@ func (k *cluster) deleteLock(ctx context.Context, l lock) error {
 	})
 }
 
-// pod reads a Pod. Nil: there is none of that name.
+// pod reads a Pod. It returns nil if no Pod has this name.
 func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	about := k.object("get", "", "pods", name)
 	pod, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Pod, error) {

@@ -6,7 +6,7 @@ import corev1 "k8s.io/api/core/v1"
 type state struct {
 	me    *corev1.Pod
 	label string // of our Pod; empty: none
-	lock  *lock  // nil: there is none
+	lock  *lock  // nil if it does not exist
 
 	ownerOver bool      // another Pod owns the lock, and is proven to have ended
 	waiting   []Waiting // for other Pods that are not proven to have ended

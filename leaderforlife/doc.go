@@ -85,10 +85,10 @@
 //     disowns no leader.
 //   - A candidate that can watch leads as soon as it sees the proof, and sends no requests before.
 //     Every 30 minutes it reopens its watches and reads.
-//   - A pause follows each error of the API server. It grows up to [WithMaxBackoff].
+//   - A pause follows each error of the API server. It doubles from 100 ms up to 15 s.
 //   - If the API server answers, no earlier leader still runs, and a candidate with all the verbs
 //     below is well, then some Pod leads within 45 s, whatever happened before: 10 s for a request
-//     that has lost its answer, twice WithMaxBackoff, and 5 s for the requests. Late events add to
+//     that has lost its answer, twice the longest pause, and 5 s for the requests. Late events add to
 //     that. So does a watch whose connection has died silently, up to 30 minutes: HTTP/2,
 //     client-go's default, notices after 45 s.
 //   - Become returns at once when its context has ended, if it has written nothing. Otherwise it

@@ -50,14 +50,3 @@ func ExampleBecome() {
 	// a: <nil>
 	// b: true
 }
-
-func ExampleTryBecome() {
-	client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: "a",
-		UID: "uid-a",
-	}})
-	led, err := leader.TryBecome(context.Background(), "nightly-report",
-		leader.WithClient(client), leader.WithNamespace("default"), leader.WithPodName("a"))
-	fmt.Println(led, err)
-	// Output: true <nil>
-}

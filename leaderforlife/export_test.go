@@ -5,7 +5,7 @@ import "context"
 // BecomeIn is Become in a simulated process. For other processes of its Pod it ends when end is
 // called.
 func BecomeIn(ctx context.Context, lockName string, options ...Option) (end func(), err error) {
-	end, _, err = elect(ctx, lockName, options, false)
+	end, err = elect(ctx, lockName, options)
 	return end, named(lockName, err)
 }
 

@@ -138,10 +138,10 @@ func TestErrorsBackOff(t *testing.T) {
 			}
 			return nil, nil
 		})
-		a.start(w, leader.WithMaxBackoff(10*time.Second))
+		a.start(w)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		assert.Greater(t, tries.Load(), int32(50), "it does not give up")
+		assert.Greater(t, tries.Load(), int32(40), "it does not give up")
 		assert.Less(t, tries.Load(), int32(150), "nor spin")
 		assert.Len(t, a.logs.FilterMessageSnippet("retrying").All(), 1, "said once")
 		mended.Store(true)
@@ -153,7 +153,10 @@ func TestErrorsBackOff(t *testing.T) {
 func TestEndOfTheContextIsHeededAtOnce(t *testing.T) {
 	for name, begin := range map[string]func(w *world, p *replica){
 		"watching": func(w *world, p *replica) { p.start(w) },
-		"polling":  func(w *world, p *replica) { p.start(w, leader.WithoutWatch()) },
+		"polling": func(w *world, p *replica) {
+			p.forbid("configmaps", "watch")
+			p.start(w)
+		},
 		"in a back-off": func(w *world, p *replica) {
 			p.connection.Inject(apisim.Faults{Refuse: apisim.Always})
 			p.start(w)
@@ -312,36 +315,23 @@ func TestWatchThatBreaksIsOpenedAgain(t *testing.T) {
 }
 
 func TestWithoutWatchVerb(t *testing.T) {
-	for name, options := range map[string][]leader.Option{
-		"forbidden": {leader.WithPollInterval(2 * time.Second)},
-		"disabled":  {leader.WithPollInterval(2 * time.Second), leader.WithoutWatch()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				a := w.start(w.pod("a"))
-				require.Equal(t, []string{"a"}, w.leaders())
-				b := w.process(w.pod("b"))
-				b.forbid("configmaps", "watch")
-				b.forbid("pods", "watch")
-				b.start(w, options...)
-				time.Sleep(time.Minute)
-				polled := len(w.requests(b, 0))
-				assert.Less(t, polled, 200)
-				for _, what := range []string{"configmaps", "pods"} {
-					want := 1
-					if name == "disabled" {
-						want = 0
-					}
-					assert.Len(t, b.logs.FilterMessageSnippet("polling instead of watching "+what).All(), want,
-						"said once")
-				}
-				a.exit()
-				w.deletePod("a")
-				time.Sleep(2200 * time.Millisecond)
-				assert.Equal(t, []string{"b"}, w.leaders())
-			})
-		})
-	}
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.start(w.pod("a"))
+		require.Equal(t, []string{"a"}, w.leaders())
+		b := w.process(w.pod("b"))
+		b.forbid("configmaps", "watch")
+		b.forbid("pods", "watch")
+		b.start(w, leader.WithPollInterval(2*time.Second))
+		time.Sleep(time.Minute)
+		assert.Less(t, len(w.requests(b, 0)), 200)
+		for _, what := range []string{"configmaps", "pods"} {
+			assert.Len(t, b.logs.FilterMessageSnippet("polling instead of watching "+what).All(), 1, "said once")
+		}
+		a.exit()
+		w.deletePod("a")
+		time.Sleep(2200 * time.Millisecond)
+		assert.Equal(t, []string{"b"}, w.leaders())
+	})
 }
 
 // After a candidate has given up and removed its lock, another one that has seen the lock does not

@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Hooks are functions that Become and TryBecome call when something happens. Each may be nil. Calls
+// Hooks are functions that Become calls when something happens. Each may be nil. Calls
 // are synchronous, one at a time, and delay Become.
 type Hooks struct {
 	// OnWaiting is called with the reasons for waiting, when waiting starts and whenever they
 	// change.
 	OnWaiting func([]Waiting)
 
-	// OnLeading is called with the UID of the lock, right before Become or TryBecome reports that
+	// OnLeading is called with the UID of the lock, right before Become reports that
 	// this Pod leads.
 	OnLeading func(lock types.UID)
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Option configures [Become] and [TryBecome]. All candidates for one lock need the same namespace,
+// Option configures [Become]. All candidates for one lock need the same namespace,
 // [WithLease] and [WithObservedPodEnd].
 type Option func(*config)
 
@@ -32,16 +32,9 @@ func WithPodName(name string) Option { return func(c *config) { c.podName = name
 // 100 ms; default: 5 s.
 func WithPollInterval(d time.Duration) Option { return func(c *config) { c.pollInterval = d } }
 
-// WithMaxBackoff bounds the pause after a failed request. The pause starts at 100 ms and doubles.
-// At least 100 ms; default: 15 s.
-func WithMaxBackoff(d time.Duration) Option { return func(c *config) { c.maxBackoff = d } }
-
 // WithLease uses a Lease as the lock instead of a ConfigMap. It has the label
 // bellwether.dev/lock=life and never expires. Electors of package leaderelection refuse it.
 func WithLease() Option { return func(c *config) { c.lease = true } }
-
-// WithoutWatch makes a candidate poll instead of watching.
-func WithoutWatch() Option { return func(c *config) { c.withoutWatch = true } }
 
 // WithNodeCheck lets a candidate succeed a leader whose node is gone, or is not Ready and has the
 // taint node.kubernetes.io/out-of-service. It needs the verb get on nodes, and watch to avoid
@@ -69,17 +62,15 @@ func WithHooks(hooks Hooks) Option { return func(c *config) { c.hooks = hooks } 
 
 // config is the result of all options.
 type config struct {
-	lock                string
-	client              kubernetes.Interface
-	rest                *rest.Config
-	namespace, podName  string
-	pollInterval        time.Duration
-	maxBackoff          time.Duration
-	lease, withoutWatch bool
-	nodes, observedEnd  bool
-	fence               Fence
-	log                 *zap.Logger
-	hooks               Hooks
+	lock                      string
+	client                    kubernetes.Interface
+	rest                      *rest.Config
+	namespace, podName        string
+	pollInterval              time.Duration
+	lease, nodes, observedEnd bool
+	fence                     Fence
+	log                       *zap.Logger
+	hooks                     Hooks
 
 	processLock func(name string) (release func(), err error) // see [process.Lock]
 }

@@ -13,10 +13,7 @@ import (
 func (k *cluster) rights() []kube.Right {
 	var all []kube.Right
 	add := func(resource schema.GroupResource, namespace, name string, verbs ...string) {
-		if !k.config.withoutWatch {
-			verbs = append(verbs, "watch")
-		}
-		all = append(all, kube.RightsOn(resource, namespace, name, verbs...)...)
+		all = append(all, kube.RightsOn(resource, namespace, name, append(verbs, "watch")...)...)
 	}
 	lock := schema.GroupResource{Group: k.group, Resource: k.kind}
 	add(lock, k.config.namespace, k.config.lock, "create", "get", "delete")

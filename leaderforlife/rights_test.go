@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -46,11 +45,6 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 			`create, get on resource leases of API group "coordination.k8s.io" in namespace ns; ` +
 				`get on resource nodes of API group "" by a ClusterRole`,
 		},
-		"what it does not watch": {
-			[]string{"get configmaps", "watch configmaps", "watch pods"},
-			[]leader.Option{leader.WithoutWatch()},
-			`get on resource configmaps of API group "" in namespace ns`,
-		},
 		"one required": {
 			[]string{"create configmaps", "patch pods"},
 			nil,
@@ -77,16 +71,6 @@ func TestMissingRightsAreSaidInOneLine(t *testing.T) {
 			})
 		})
 	}
-	t.Run("of TryBecome", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			core, logs := observer.New(zap.WarnLevel)
-			client, _ := refusing("get pods", "create configmaps")
-			_, err := leader.TryBecome(t.Context(), "l", leader.WithNamespace("ns"), leader.WithPodName("a"),
-				leader.WithClient(client), leader.WithLogger(zap.New(core)))
-			assert.True(t, apierrors.IsForbidden(err))
-			assert.Equal(t, 1, logs.FilterMessage(missing).Len())
-		})
-	})
 	t.Run("the minimal role", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			core, logs := observer.New(zap.WarnLevel)

@@ -19,12 +19,12 @@ import (
 // namespaceFile contains the Pod's namespace. The kubelet mounts it.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// minPause is the lower bound of configured pauses.
-const minPause = 100 * time.Millisecond
+// minPollInterval is the lower bound of WithPollInterval.
+const minPollInterval = 100 * time.Millisecond
 
 // newConfig applies options and defaults. The error joins one error for each broken rule.
 func newConfig(lock string, options []Option) (config, error) {
-	c := config{lock: lock, pollInterval: 5 * time.Second, maxBackoff: 15 * time.Second, processLock: process.Lock}
+	c := config{lock: lock, pollInterval: 5 * time.Second, processLock: process.Lock}
 	for _, option := range options {
 		option(&c)
 	}
@@ -33,10 +33,8 @@ func newConfig(lock string, options []Option) (config, error) {
 	if c.podName != "" {
 		review.Value("WithPodName", c.podName, validation.IsDNS1123Subdomain(c.podName))
 	}
-	for field, d := range map[string]time.Duration{"WithPollInterval": c.pollInterval, "WithMaxBackoff": c.maxBackoff} {
-		if d < minPause {
-			review.Add(fmt.Errorf("%s: must be at least %v (got %v)", field, minPause, d))
-		}
+	if c.pollInterval < minPollInterval {
+		review.Add(fmt.Errorf("WithPollInterval: must be at least %v (got %v)", minPollInterval, c.pollInterval))
 	}
 	noNamespace := c.findNamespace()
 	if noNamespace == nil {

@@ -4,7 +4,7 @@
 //	config.Hooks, err = metrics.LeaderElection(registry)
 //
 // [Replica] does this for all parts of a sharded replica. Two primitives of one kind in a process
-// need a label that tells them apart, and in one job they should have it, too:
+// need a label that tells them apart, and in one job they should also have it:
 //
 //	metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, registry))
 //	metrics.Replica(prometheus.WrapRegistererWith(prometheus.Labels{"ring": "checksums"}, registry), &config)

@@ -17,7 +17,7 @@ func Endpoints(registry prometheus.Registerer) (endpoints.Hooks, error) {
 	oldest := f.gauge("oldest_entry_age_seconds", "How long the oldest entry has been seen without a heartbeat.")
 	last := f.gauge("last_heartbeat_timestamp_seconds",
 		"When this instance refreshed its entry last; 0 before the first time.")
-	ready := f.gauge("ready", "1 while this instance is to be published; 0 before its first round, and while it is "+
+	ready := f.gauge("ready", "1 while this instance should be published; 0 before its first round, and while it is "+
 		"withdrawn: not ready, or about to end.")
 	writes := f.counters("writes_total", "Writes that were carried out.", "of")
 	published := f.gauge("published", "Published endpoints, as this instance last wrote them.")

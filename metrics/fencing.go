@@ -29,7 +29,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 			"Nodes whose devices were checked, by whether they could be fenced.", []string{"ready"}, nil),
 	})
 	transitions := f.counters("transitions_total", "Steps of fences, by name.", "transition")
-	holds := f.counters("holds_total", "How often a fence began to wait for somebody.", "reason")
+	holds := f.counters("holds_total", "Fences that started waiting for operator action, by reason.", "reason")
 	freed := f.histogram("release_duration_seconds",
 		"Time from the failure of a node until its fence had released the workloads.", ofFences)
 	recovered := f.histogram("recovery_duration_seconds",
@@ -44,7 +44,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 		"result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
 	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
-	// Before the first one, too: Prometheus sees an increase only of a series that was there.
+	// Even before the first one: Prometheus sees an increase only of a series that was there.
 	for _, reason := range alarming {
 		holds.WithLabelValues(reason)
 	}

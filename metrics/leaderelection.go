@@ -23,7 +23,7 @@ func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error
 		"release, or since the last renewal of a leader that died.",
 		ofHandovers, "after")
 	renewed := renewals(f)
-	// Before the first one, too: Prometheus sees an increase only of a series that was there.
+	// Even before the first one: Prometheus sees an increase only of a series that was there.
 	for _, end := range []string{"released", "lost"} {
 		terms.WithLabelValues(end)
 	}

@@ -175,7 +175,7 @@ func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 		"mistake.", "result")
 	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved "+
 		"to be this one's yet.", "reason")
-	// Before the first one, too: Prometheus sees an increase only of a series that was there.
+	// Even before the first one: Prometheus sees an increase only of a series that was there.
 	for _, outcome := range []string{"ok", "error"} {
 		drains.WithLabelValues(outcome)
 		bounces.WithLabelValues(outcome)

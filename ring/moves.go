@@ -63,7 +63,7 @@ func (r *Ring) counterparts(other *Ring) []int {
 	return counterparts
 }
 
-// cursor goes once around a table.
+// cursor walks once around a table.
 type cursor struct {
 	table *table
 	slot  int

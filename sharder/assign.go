@@ -180,8 +180,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case err == nil:
 			drained, i.wrote = d.Drain, true
 			if d.Verb == protocol.Annul {
-				e.log(r).Warn("the record of an object names an epoch of its shard that has never been, and is taken "+
-					"for none",
+				e.log(r).Warn("owner record ignored: it names an epoch that never existed",
 					zap.String("shard", d.Record.Shard), zap.Int64("epoch", d.Record.Epoch))
 			}
 			return d.Placed(), nil
@@ -352,7 +351,7 @@ func (e *session) note(ctx context.Context, i *item, err error) {
 	level := warning(ctx, err)
 	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
 		i.said = said
-		e.log(i.Ref).Log(level, "an object could not be dealt with: it will be tried again", zap.Error(err))
+		e.log(i.Ref).Log(level, "object update failed, retrying", zap.Error(err))
 	}
 }
 

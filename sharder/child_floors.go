@@ -53,7 +53,7 @@ func (g *childFloors) complete(at place) {
 	g.surveyed[at] = true
 }
 
-// knows reports whether the children that existed at a place before the session are known, too.
+// knows reports whether the children that existed at a place before the session are also known.
 func (g *childFloors) knows(at place) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -65,7 +65,7 @@ type Config struct {
 	GCPeriod time.Duration
 
 	// OverdueAfter is how long a shard may take to let go of an object before that is reported. At
-	// least a second: a scan waits for so long, too, for one of MaxDrains places that is free.
+	// least a second: a scan also waits for so long for one of MaxDrains places that is free.
 	// Default: 1 min.
 	OverdueAfter time.Duration
 

@@ -149,7 +149,7 @@
 //
 // With a supervisor only what the process worked on when it died counts, up to 64 objects. Otherwise
 // all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
-// objects that have moved with the one to blame are then held back, too, once or twice. Up to 100
+// objects that have moved with the one to blame are then also held back, once or twice. Up to 100
 // objects are held back at a time: if there are more, other reasons are likelier.
 // An object whose labels or annotations of the ring are removed again and again, as by a reconciler
 // that replaces all labels, gets them back after pauses: three times within a minute at once, then
@@ -190,7 +190,7 @@
 // A root's record says which version of its children the shard's caches must show before work on
 // the family begins. A shard sees all children that its predecessor has created, and all that
 // existed before the ring. Those that it creates itself it sees as soon as its caches show them, as
-// usual. Nor does it see a child that its predecessor has deleted. The children that are left get a
+// usual. It also never sees a child that its predecessor has deleted. The children that are left get a
 // later version when they move, and caches reach that. If none is left, the record has the version
 // of the list that showed none. A shard waits for it if its cache still shows a child. A root
 // without a record may have been the shard's before. Its next record names the greatest version of

@@ -172,7 +172,7 @@ func (e *session) protect(ctx context.Context, m *move) error {
 // bring gives a child to the new shard of its root. A contested child that is there already gets
 // the drain label first, and loses it again: a patch that is still on its way then finds another
 // version. The child keeps the shard label meanwhile. That shard may be at work on the root, if
-// somebody has removed the record, and must not lose sight of the child.
+// a user has removed the record, and must not lose sight of the child.
 func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {

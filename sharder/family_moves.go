@@ -69,7 +69,7 @@ type moves struct {
 	waiting []*move // guarded by mu; no more than the queue has room for
 
 	// A move that ends halfway leaves children with another shard than their root. The previous
-	// sharder may have left some, too. Until a scan finds a root with its owner, lists for that
+	// sharder may also have left some. Until a scan finds a root with its owner, lists for that
 	// root must show children with any shard.
 	halfway map[protocol.Ref]int // guarded by mu: roots whose moves may have ended halfway, with ended at that time
 	anyRoot bool                 // guarded by mu: there may be more than those in halfway

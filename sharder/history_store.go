@@ -119,7 +119,7 @@ func (l *historyStore) ended(t protocol.OwnerEpoch) bool { return l.over != nil 
 func (l *historyStore) settle(ctx context.Context, h protocol.History) error {
 	err := l.write(ctx, h)
 	if err != nil {
-		_ = l.refresh(ctx) // otherwise the next attempt would fail, too
+		_ = l.refresh(ctx) // otherwise the next attempt would also fail
 	}
 	return err
 }

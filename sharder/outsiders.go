@@ -7,7 +7,7 @@ import (
 )
 
 // outsiders are roots that were read and found outside of the ring: their resource's Selector does not
-// select them, and they have no owner. Nothing is to be done about their children, so a root need not be
+// select them, and they have no owner. Nothing need be done about their children, so a root need not be
 // read for each of these.
 //
 // A root may be selected later. Its children are listed then, before it gets an owner. The session begins

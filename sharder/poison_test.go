@@ -181,7 +181,7 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 				assert.LessOrEqual(t, asked["LIST configmaps"], 10, "%v", asked)
 				assert.LessOrEqual(t, asked["GET leases"], 20, "%v", asked)
 				assert.LessOrEqual(t, asked["PATCH configmaps"], 10, "%v", asked)
-				assert.Equal(t, 2, logs.FilterMessageSnippet("has never been").Len(), "it is said once of each")
+				assert.Equal(t, 2, logs.FilterMessageSnippet("never existed").Len(), "it is said once of each")
 				for _, s := range shards {
 					s.release()
 				}

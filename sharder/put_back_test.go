@@ -70,7 +70,7 @@ func TestAnObjectThatIsPutBackHasNoOwner(t *testing.T) {
 		assert.EqualValues(t, 1, unowned.Load())
 		assert.InDelta(t, 120, h.patches.Load(), 30, "one each half minute")
 		assert.Less(t, h.lists.Load(), int64(40), "not for each try")
-		assert.Positive(t, logs.FilterMessageSnippet("could not be dealt with").Len())
+		assert.Positive(t, logs.FilterMessageSnippet("object update failed").Len())
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
 		w.requirePlaced(51, "a", "b")

@@ -38,7 +38,7 @@ type item struct {
 	failures int
 	wrote    bool   // the object was written since the item was taken
 	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
-	held     bool   // until it is due, nothing is to be done
+	held     bool   // until it is due, there is nothing to do
 	said     string // the failure logged last
 	// unless, if it is held, is the version of a root: it is due at once if its specification changes.
 	unless *protocol.Root
@@ -179,7 +179,7 @@ func (q *queue) limit(ctx context.Context, i *item) (_ context.Context, end func
 	}
 }
 
-// leave ends the turn of an item whose work goes on elsewhere.
+// leave ends the turn of an item whose work continues elsewhere.
 func (q *queue) leave(i *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,7 +247,7 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	return q.delay(i, now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff)))
 }
 
-// heldError means that nothing is to be done about an object before a time, unless the specification of a
+// heldError means that there is nothing to do about an object before a time, unless the specification of a
 // root is no longer that of a version; nil: in any case.
 type heldError struct {
 	until  time.Time

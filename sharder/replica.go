@@ -19,7 +19,7 @@ type Replica struct {
 	// default.
 	Lease *shardlease.Lease
 	// Elector elects whose sharder runs. It must have an OnLost that returns, and no
-	// KernelDeadline: a replica that loses the leadership stops its sharder, but goes on as a
+	// KernelDeadline: a replica that loses the leadership stops its sharder, but continues as a
 	// shard.
 	Elector Elector
 	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by

@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// rights are those that a replica needs for the ring: what its shard needs, the sharder needs, too.
+// rights are those that a replica needs for the ring: what its shard needs, the sharder also needs.
 func (c Config) rights() []kube.Right {
 	all := kube.RightsOn(coordinationv1.Resource("leases"), c.Namespace, "",
 		"get", "list", "watch", "create", "update", "delete")

@@ -143,7 +143,7 @@ func (e *session) shrinkHistory(ctx context.Context, h protocol.History) bool {
 	return err == nil
 }
 
-// takeBack takes back what a channel has been told by poke.
+// takeBack drains a pending notification of poke, if there is one.
 func takeBack(c <-chan struct{}) {
 	select {
 	case <-c:

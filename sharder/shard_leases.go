@@ -129,7 +129,7 @@ func (g *shardLeases) run(ctx context.Context, version string) {
 		if !apierrors.IsResourceExpired(err) {
 			kube.RoleOf(ctx).Refused(err)
 			failures.Note("watch", err,
-				"watching the shards' Leases failed, they are listed again and again until it succeeds", "")
+				"watch of the shards' Leases failed, polling until it recovers", "")
 		}
 		if !clock.Sleep(ctx, pause) {
 			return
@@ -406,7 +406,7 @@ func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
 	return s
 }
 
-// resolve decides what is to be done about a root that was read before. It reads the Leases that
+// resolve decides what to do about a root that was read before. It reads the Leases that
 // the decision depends on.
 func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision,
 	error,

@@ -107,7 +107,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 		case !errors.Is(err, errResourceServed):
 			return err
 		}
-		s.config.Logger.Info("a resource is served that was not: its objects are distributed, too")
+		s.config.Logger.Info("a resource is served that was not: its objects are distributed as well")
 	}
 }
 

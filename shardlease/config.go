@@ -26,7 +26,7 @@ import (
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration,
 // MissedRenewals and Margin. Everyone waits as long as the record of the other says, so a rollout
-// that changes them is safe; only where there is no such record, because somebody emptied or
+// that changes them is safe; only where there is no such record, because a user emptied or
 // deleted it, does a sharder wait for what it is configured with.
 type Config struct {
 	// Namespace of the Lease. Required. All leases of a ring are in one namespace.

@@ -78,7 +78,7 @@
 //     again before its work has ended (TestShardStopsWhenItsLeaseIsNotItsOwnAnyMore).
 //   - A lease is released only after the work function and all release gates have returned nil, or
 //     the work function its context's error (TestLeaseIsReleasedOnlyWhenAllHasEnded). Until then it
-//     is renewed. A panic of one of them ends the process, which says it, and releases nothing
+//     is renewed. If one of them panics, the process reports it, exits and releases nothing
 //     (TestPanicIsSaid).
 //   - No clock is compared with the clock of another machine or with a time in a record.
 //   - Liveness: while the API server and one process of the shard work, that process holds the

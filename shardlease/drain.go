@@ -17,7 +17,7 @@ import (
 // If all shards of a ring are to be drained, none is.
 const DrainAnnotation = shardrecord.DrainAnnotation
 
-// Drained reports whether the shard of this Lease is to be drained. l may be nil.
+// Drained reports whether an administrator drains the shard of this Lease. l may be nil.
 func Drained(l *coordinationv1.Lease) bool {
 	if l == nil {
 		return false

@@ -200,7 +200,7 @@ type whole struct {
 	unfinished bool
 }
 
-// run returns when everything has ended. If that is not certain, also if work ends by
+// run returns when everything has ended. If that is not certain, or if work ends by
 // runtime.Goexit, it forfeits the term. A panic ends the process before that.
 func (w *whole) run(ctx context.Context) error {
 	w.unfinished = true

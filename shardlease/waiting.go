@@ -54,7 +54,7 @@ func (l *Lease) wait(r lease.Record, wait time.Duration) {
 	case s.Holder == Sharder:
 		message = "waiting for the lease, which the sharder has taken"
 	case s.Holder != "" && s.Holder != l.config.Identity:
-		log, message = l.config.Logger.Warn, "somebody else holds the lease"
+		log, message = l.config.Logger.Warn, "another process holds the lease"
 	}
 	log(message, zap.String("holder", s.Holder), zap.String("incarnation", s.PodUID), zap.Duration("wait", wait))
 }

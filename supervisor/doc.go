@@ -26,7 +26,7 @@
 //
 // If that fails, it tries again for a Margin and a renew interval, 6 s by default. Then it ends, because
 // the restart of the container waits for it (TestReleaseOfAnOrphanIsGivenUp in package
-// internal/leasehold). A signal does not end it sooner: a container that is to stop should release, too.
+// internal/leasehold). A signal does not end it sooner: a container that stops should also release.
 //
 // After the deadline of the child's term it does the first only, and the Lease expires by itself.
 //
@@ -44,17 +44,17 @@
 //     internal/leasehold).
 //   - A record of another process, or of another term, is never changed, however late the parent
 //     reads or writes (TestSimulatedSupervisors).
-//   - The child does not outlive the parent: the kernel kills it, also if it has capabilities of its
+//   - The child does not outlive the parent: the kernel kills it, even if it has capabilities of its
 //     file, is setuid, or has changed its user since Start (TestChildDiesWithItsSupervisor).
 //   - With a parent that is stopped, killed, or without a network, a successor is as fast as without
 //     one: the Lease expires (TestSimulatedSupervisors).
 //
 // # Not guaranteed
 //
-//   - If parent and child are killed together, as when a container is, nothing is released here. For
-//     that there is the kubelet's report: Config.PodUID of the leases. The process number that a shell
-//     or a service manager knows is the parent's, so kill -9 of it is that, too. What the child has
-//     started then runs on, beside the next leader, unless the parent is the PID 1 of a container, or
+//   - If parent and child are killed together, as when a container is, the supervisor releases nothing;
+//     candidates then rely on the kubelet's report (Config.PodUID of the leases). The same happens after
+//     kill -9 of the process number that a shell or a service manager shows, which is the parent's. What
+//     the child has started then runs on, beside the next leader, unless the parent is the PID 1 of a container, or
 //     systemd ends all processes of its unit (KillMode=mixed does). To end a leader, kill the child.
 //   - In a user namespace, a program that changes its user after it has made its leases may outlive a
 //     killed parent.

@@ -26,7 +26,7 @@ func (p *page) settle(code int) {
 	if len(held) == 0 {
 		return
 	}
-	// Past the deadlines, too, nothing of the child may act on: another process leads soon.
+	// Even past the deadlines nothing of the child may act on: another process leads soon.
 	last := process.SinceBoot() + held[0].Timing.Margin/4
 	for _, h := range held {
 		last = max(last, h.Until)

@@ -89,7 +89,7 @@
 // candidate.
 //
 //	/readyz   200 in a candidate; in a leader, unless the last health command has failed
-//	/healthz  200, unless work goes on after the end of its term
+//	/healthz  200, unless work continues after the end of its term
 //
 // A program that is not healthy loses its Lease. /healthz need not report it.
 //
@@ -114,7 +114,7 @@
 //	75        the Lease was lost, or about to be lost, or the command of --after has failed; start it again
 //	126, 127  the program cannot be executed, or was not found
 //	128+n     signal n has ended the program, such as 137 for SIGKILL, or a candidate
-//	other     the program's; 0 also if bellwether was stopped before it led
+//	other     the program's; 0 if bellwether was stopped before it led
 //
 // # Guaranteed
 //

@@ -141,7 +141,7 @@ type job struct {
 	elector   *leaderelection.Elector
 	processes *children
 	signals   *signals
-	host      *host // nil: nothing is to be cleared
+	host      *host // nil if there is nothing to clear
 	log       *zap.Logger
 	margin    time.Duration
 	warning   time.Duration // before the deadline

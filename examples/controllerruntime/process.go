@@ -24,7 +24,7 @@ func managerOptions(namespace string) ctrl.Options {
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
 		Metrics: server.Options{BindAddress: "0"}, // they are served beside the probes
 		// Start returns when all work has ended, however long that takes. With a limit it would
-		// return an error while some work goes on, and the lease could not be released.
+		// return an error while some work still runs, and the lease could not be released.
 		GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 		// In the second term of this process there has been a controller of that name.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

@@ -58,7 +58,7 @@ func (e *election) play(ctx context.Context) error {
 	return e.judge()
 }
 
-// supervised reports whether the daemons have supervisors. Credentials of somebody's cluster may be
+// supervised reports whether the daemons have supervisors. Credentials of a user's cluster may be
 // such that only the daemon itself can use them.
 func (e *election) supervised() bool { return e.server != nil || e.cp != nil }
 

@@ -14,7 +14,7 @@ type place string
 const (
 	embedded place = "embedded" // an API server in memory
 	genuine  place = "real"     // etcd, Kubernetes and nodes in pretence
-	foreign  place = ""         // somebody's cluster
+	foreign  place = ""         // a user's cluster
 	own      place = "own"      // that of the chapter nodes
 )
 

@@ -146,7 +146,7 @@ func (l *life) delete(ctx context.Context, leader string) (string, error) {
 		return "", err
 	}
 	if len(l.lives.Begun) > 0 {
-		return "", errors.New("somebody leads beside it")
+		return "", errors.New("another process leads beside it")
 	}
 	l.say(leader, "its process ends, and then its Pod")
 	if err := errors.Join(l.kill(leader), kubelet.Resume()); err != nil {

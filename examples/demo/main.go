@@ -130,7 +130,7 @@ func (d demo) run(ctx context.Context, selected []chapter) (failed error) {
 			"of cases that a " +
 			"real one passes (internal/apisim/conformance). With CONTROLPLANE=real they run on etcd and Kubernetes, " +
 			"which takes some " +
-			"minutes to build, and the chapters fencing and nodes are played, too.")
+			"minutes to build, and the chapters fencing and nodes are played as well.")
 	}
 	dir, err := os.MkdirTemp("", "bellwether-demo-")
 	if err != nil {

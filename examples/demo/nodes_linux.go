@@ -168,7 +168,7 @@ func (m *machines) loseLife(ctx context.Context) error {
 		return err
 	}
 	m.say(next.node, "%s leads for life: the Pod before it is gone", next.pod)
-	m.result("power cut, and somebody said so: the next leader for life worked after %v",
+	m.result("power cut, and an operator confirmed it: the next leader for life worked after %v",
 		inSeconds(next.begun-unix(at)))
 	m.say(old.node, "the power comes back")
 	if err := errors.Join(node.On(), m.patch(ctx, old.node, `{"spec": {"taints": []}}`)); err != nil {

@@ -199,7 +199,7 @@ func (d *serving) again(ctx context.Context) error {
 
 // end asks one to end, as a rollout does.
 func (d *serving) end(ctx context.Context) error {
-	d.say("c", "kill -TERM: it withdraws, and goes on answering for a second")
+	d.say("c", "kill -TERM: it withdraws, and keeps answering for a second")
 	d.traffic.mark()
 	at := time.Now()
 	if err := d.processes["c"].Terminate(); err != nil {

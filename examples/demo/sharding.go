@@ -117,7 +117,7 @@ func (d *sharding) join(ctx context.Context) error {
 func (d *sharding) kill(ctx context.Context) error {
 	victim := d.pieces.Sharder()
 	return d.step(ctx, "kill -9", victim+": kill -9", func() error {
-		d.say(victim, "kill -9: it is the sharder, too. Another becomes it after %v,", leaseDuration)
+		d.say(victim, "kill -9: it is also the sharder. Another takes over after %v,", leaseDuration)
 		d.say(victim, "         and waits until %v have passed, in case it returns", 2*leaseDuration)
 		d.leave(victim)
 		return d.shards[victim].Kill()

@@ -51,7 +51,7 @@ func parse() (options, error) {
 	flag.DurationVar(&l.StartWindow, "start-window", time.Hour, "see -max-starts")
 	flag.IntVar(&l.StormPercent, "storm-percent", 50, "share of unhealthy nodes from which on nothing is fenced")
 	flag.DurationVar(&l.CoolDown, "cool-down", 5*time.Minute,
-		"how long the share has to be below that before fencing goes on")
+		"how long the share has to be below that before fencing continues")
 	flag.IntVar(&l.PodsPerMinute, "pods-per-minute", 0, "how many pods may be deleted per minute; 0: no limit")
 	flag.DurationVar(&o.election.LeaseDuration, "lease-duration", 15*time.Second,
 		"how long a leader stays one without renewal")

@@ -168,6 +168,6 @@ func TestChildReapedByOtherCodeIsReported(t *testing.T) {
 	controller := subprocess.New(t, "controller that sees no child end")
 	controller.Args = append(controller.Args, f.directory, "", "")
 	controller.Start()
-	assert.Contains(t, controller.Rest(), "somebody else in this process has waited for it")
+	assert.Contains(t, controller.Rest(), "other code in this process has waited for it")
 	assert.Equal(t, "exit status 0", controller.End())
 }

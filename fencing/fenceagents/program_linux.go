@@ -124,7 +124,7 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	if command.ProcessState == nil {
 		// code that waits for all children of this process, or ignores SIGCHLD, has taken the end
 		// of ours
-		return ended{err: fmt.Errorf("%w, perhaps: somebody else in this process has waited for it: %w", errAlive, err)}
+		return ended{err: fmt.Errorf("%w, perhaps: other code in this process has waited for it: %w", errAlive, err)}
 	}
 	e := ended{
 		outcome: outcome{
@@ -139,7 +139,7 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	case len(alive) > 0:
 		e.err = fmt.Errorf("%w: processes %v", errAlive, alive)
 	case held:
-		e.err = fmt.Errorf("%w: somebody still holds its output", errAlive)
+		e.err = fmt.Errorf("%w: another process still holds its output open", errAlive)
 	case ok && status.Signaled():
 		e.err = fmt.Errorf("ended by a signal: %s", status.Signal())
 	}

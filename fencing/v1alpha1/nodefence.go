@@ -5,7 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // NodeFence is the record of the fences of one node. A fence lasts from the first failure of the
@@ -78,9 +77,8 @@ type Status struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// Progress is what the controller needs to continue after a restart. Its values are in
-	// the manifest; its Go types are internal and may change.
-	incident.Progress `json:",inline"`
+	// Progress is what the controller needs to continue after a restart.
+	Progress `json:",inline"`
 
 	// Evidence lists what was read and confirmed, oldest first. Each device has one entry for off
 	// and one for on; later readings are added to it. The confirmation of an admin has an entry

@@ -16,7 +16,7 @@ func (s *Server) end(t target, old *Object, options metav1.DeleteOptions) *Objec
 	if ends := old.GetDeletionTimestamp(); ends != nil {
 		before, asked := seconds(old.GetDeletionGracePeriodSeconds()), options.GracePeriodSeconds
 		if asked == nil || atLeast(*asked) >= before {
-			return old // also if its propagation policy is another
+			return old // even if its propagation policy is another
 		}
 		begun, left = ends.Add(-time.Duration(before)*time.Second), atLeast(*asked)
 	}

@@ -26,7 +26,7 @@ type Object struct {
 	kind          schema.GroupVersionKind
 	typed         message                        // nil: no client of Protocol Buffers has sent it
 	tree          *unstructured.Unstructured     // nil: typed has the fields
-	content       atomic.Pointer[map[string]any] // made of typed by Content, which observers call, too
+	content       atomic.Pointer[map[string]any] // made of typed by Content, which observers also call
 	stored        bool
 	encoded       map[form][]byte // its fields
 }

@@ -42,13 +42,13 @@ type Reading struct {
 const suspendNoise = 10 * time.Millisecond
 
 // SinceAtLeast is how much time has surely passed since an earlier reading: what may be counted by
-// somebody who waits for others.
+// a process that waits for others.
 func (r Reading) SinceAtLeast(earlier Reading) time.Duration {
 	return r.Monotonic - earlier.Monotonic
 }
 
 // SinceAtMost is how much time may have passed since an earlier reading: what has to be counted by
-// somebody for whom others wait. It is the greatest that any of the clocks says. A paused virtual
+// a process that others wait for. It is the greatest reading of any of the clocks. A paused virtual
 // machine knows only from its wall clock, once that was set.
 func (r Reading) SinceAtMost(earlier Reading) time.Duration {
 	elapsed := r.Monotonic - earlier.Monotonic

@@ -137,7 +137,7 @@ func rate(title, description, counter string, by ...string) panel {
 
 // increase is how often something rare has happened within 15 minutes. Prometheus sees no increase
 // when a series begins, as most do when a process has done something once. The first value of a
-// series that is younger than that counts, too.
+// series that is younger than that also counts.
 func increase(title, description, counter string, by ...string) panel {
 	of := "increase(" + counter + "{}[15m])"
 	first := "(min_over_time(" + counter + "{}[15m]) unless " + counter + "{} offset 15m)"

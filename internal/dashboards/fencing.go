@@ -16,7 +16,7 @@ func fencing() board {
 			}},
 			{"Fences", []panel{
 				increase("Steps", "Of all fences.", of+"transitions_total", "transition"),
-				increase("Waiting for somebody", "Fences that have begun to wait, by what for.",
+				increase("Waiting for an operator", "Fences that started waiting for operator action, by reason.",
 					of+"holds_total", "reason"),
 				graph("Blocked", "Fences that are blocked now, by the reason.", count,
 					query{"max by (reason) (" + of + "blocked_fences{})", "{{reason}}"}),

@@ -66,7 +66,7 @@ func elect(ctx context.Context, config *rest.Config, log *zap.Logger) error {
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(elector.WrapTransport) // before any other wrapper
 	return elector.Run(ctx, func(ctx context.Context) error {
-		return controller(ctx, guarded) // returns when ctx ends, and when nothing of it goes on
+		return controller(ctx, guarded) // returns once ctx has ended and its goroutines have
 	})
 }
 

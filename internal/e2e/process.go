@@ -229,7 +229,7 @@ func (p *Process) Kill() error {
 }
 
 // Restart starts the process again with the same command, after killing it if it still runs. Its
-// log file goes on.
+// log file is appended to.
 func (p *Process) Restart() error {
 	if err := p.Kill(); err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Package kube is what all packages conclude from the answers of an API server.
+// Package kube interprets the responses of an API server.
 package kube
 
 import (
@@ -13,7 +13,7 @@ import (
 //
 // The HTTP code 404 alone is no such statement. A proxy answers with it, and so does an API server
 // that does not serve the resource: while it starts, while a custom resource definition is
-// replaced, or when the path is wrong. client-go makes a NotFound error of those answers, too, and
+// replaced, or when the path is wrong. client-go also makes a NotFound error of those answers, and
 // fills in the resource and the name that were asked for. It adds the cause
 // UnexpectedServerResponse, by which Absent tells them apart. Such an error says nothing about the
 // object: retry.

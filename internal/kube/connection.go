@@ -62,7 +62,7 @@ func (c *Connection) Observe(ctx context.Context) context.Context {
 const leaveTimeout = time.Second
 
 // LeaveIfSilent has the next request take another connection if nothing has come after the last one.
-// Call it when that request has ended. What others wait for on the connection goes on: it may be the
+// Call it when that request has ended. Other requests on the connection continue: it may be the
 // API server that is slow.
 func (c *Connection) LeaveIfSilent(ctx context.Context) {
 	if c.api == nil || !c.silent.Swap(false) {

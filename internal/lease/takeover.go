@@ -83,7 +83,7 @@ func (s *Observation) TimeToExpiry(now clock.Reading) (wait time.Duration, ok bo
 
 // Invalidate forbids another swap on this version, after one that did not succeed. That swap may
 // still be under way: if the same or a lower version is read next, the wait restarts. A later
-// version with an equal spec shows that the swap has failed because of metadata: the wait goes on.
+// version with an equal spec shows that the swap has failed because of metadata: the wait continues.
 //
 // taken says that another candidate was faster. Then, and after a swap on a release with an unknown
 // outcome, there may be an unseen holder: absence read next is a deletion.

@@ -11,7 +11,7 @@ import (
 
 // WrittenAnnotation says up to which version the term that was released, and those before it, have
 // written each resource: the mark of the release, a space, and [handover.Versions]. Electors that
-// leave annotations alone leave this one, too: the mark is then of another term.
+// leave annotations alone also leave this one: the mark is then of another term.
 const WrittenAnnotation = "bellwether.dev/written"
 
 // maxWritten bounds the annotation, in bytes. A term that has written more resources says nothing.

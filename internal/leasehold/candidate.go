@@ -268,7 +268,7 @@ func (c *Candidate) see(r lease.Record) {
 	c.sayFarLonger(r)
 }
 
-// sayFarLonger logs a duration that may be a mistake of somebody who has edited the Lease. It is waited
+// sayFarLonger logs a duration that may be a mistake of a user who has edited the Lease. It is waited
 // for: a holder may have it.
 func (c *Candidate) sayFarLonger(r lease.Record) {
 	if d := r.Duration(); d > 10*c.config.Timing.Duration && d != c.farLonger {
@@ -306,7 +306,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 }
 
 // writtenUntil returns what the terms until r have written. This process knows it of its own last
-// term, too, if r is of that.
+// term as well, if r is of that.
 func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
 	if c.last != nil && c.last.vacated && r.SameTerm(c.last.First()) {
 		return c.last.written()

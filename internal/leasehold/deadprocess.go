@@ -43,7 +43,7 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	return last
 }
 
-// release reads the record and empties it if the process holds the lease, also if a late renewal of the
+// release reads the record and empties it if the process holds the lease, even if a late renewal of the
 // process arrives between the two. It returns [lease.ErrTaken] if the record is not of the process.
 // A shard's Lease names what the process worked on.
 func (s *Store) release(ctx context.Context, process string, work lease.Work, d, interval time.Duration) error {

@@ -47,7 +47,7 @@ func (h *Holder) healthy(ctx context.Context) error {
 }
 
 // Renew sends a renewal if the work is healthy. It returns nil if the deadline has moved and a
-// *LostError if the term is over. After other errors the term goes on until its deadline.
+// *LostError if the term is over. After other errors the term continues until its deadline.
 func (h *Holder) Renew(ctx context.Context) error {
 	if over, err := h.beginRenewal(ctx); over {
 		return err

@@ -102,11 +102,11 @@ func (h *Holder) Expired() error {
 	}
 	switch loss, ended := h.Ended(); {
 	case loss != nil:
-		return fmt.Errorf("work goes on after the end of its term: %w", loss)
+		return fmt.Errorf("work continues after the end of its term: %w", loss)
 	case ended: // it is being released
 		return nil
 	}
-	return fmt.Errorf("work goes on after the end of its term: lease %s: %w", h.lease, lease.ErrDeadline)
+	return fmt.Errorf("work continues after the end of its term: lease %s: %w", h.lease, lease.ErrDeadline)
 }
 
 // Run calls work, renews the lease until work has returned, and then releases it. Work's context
@@ -192,7 +192,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 		case <-h.told: // lost: nothing to renew
 			h.abandon()
 			return <-returned
-		case <-stopping: // renewal goes on until work has stopped
+		case <-stopping: // renewal continues until work has stopped
 			stopping = nil
 			switch h.leaving = true; {
 			case stepsDown(ctx):
@@ -355,7 +355,7 @@ func (h *Holder) Release(ctx context.Context) error {
 		err := h.newSwap(ctx, h.releaseTime(begin), h.releasing()).wait(nil)
 		switch {
 		case err == nil:
-			h.ledger.Free() // not before: if this process dies, its supervisor goes on
+			h.ledger.Free() // not before: if this process dies, its supervisor continues
 			h.config.OnHolder(h.writes.Standing())
 			return nil
 		case errors.Is(err, lease.ErrTaken): // by a successor: nothing to release

@@ -158,7 +158,7 @@ func (t *Term) cancelRequests() (unanswered int) {
 	return unanswered
 }
 
-// send returns the answer, or an error as soon as the caller's context ends. A write goes on for up
+// send returns the answer, or an error as soon as the caller's context ends. A write continues for up
 // to a margin after that, to learn its outcome. If it were cut off, a release would have to wait
 // until the API server gives up, and its successor would not know what was written.
 func (f *inflightRequest) send(caller context.Context, base http.RoundTripper, r *http.Request) (*http.Response,

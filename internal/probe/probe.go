@@ -19,7 +19,7 @@ var (
 // Probe calls one function at a time and bounds the wait for it. The zero value is ready. It is not
 // safe for concurrent use.
 type Probe struct {
-	overdue <-chan struct{} // closed when the abandoned call returns; nil: there is none
+	overdue <-chan struct{} // closed when the abandoned call returns; nil without such a call
 }
 
 // Ask calls ask and waits for its answer until ctx ends, or for wait by c. Then it returns the
@@ -40,7 +40,7 @@ func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask 
 	returned := make(chan struct{})
 	answer := errAborted
 	go func() {
-		defer close(returned) // also if the call ends by runtime.Goexit
+		defer close(returned) // even if the call ends by runtime.Goexit
 		answer = ask(bounded)
 	}()
 	select {

@@ -18,7 +18,7 @@ var errClosed = errors.New("kill timer: the timer is closed")
 // A time.Timer needs a running thread of the process. A KillTimer is a POSIX timer and needs none:
 // it also ends a process that spins in all its threads, waits for the garbage collector, or was
 // stopped by SIGSTOP. It outlives the thread that created it. It counts while the machine is
-// suspended (CLOCK_BOOTTIME) and then fires on resume, before work goes on. It needs no memory when
+// suspended (CLOCK_BOOTTIME) and then fires on resume, before work continues. It needs no memory when
 // it fires: [NewKillTimer] allocates the signal.
 //
 // It does not end:

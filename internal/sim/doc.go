@@ -24,7 +24,7 @@
 // blame, the scenario has a [Rule] of its own. A rule may excuse an overlap (it is counted), and
 // condemn an act without an overlap.
 //
-// A scenario with a Bound is judged for liveness, too. While the server and one process have no
+// A scenario with a Bound is also judged for liveness. While the server and one process have no
 // fault, a process has to work within that time, whatever is written to the metadata of its
 // objects.
 package sim

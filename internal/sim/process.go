@@ -56,7 +56,7 @@ func (p *Process) Exit() {
 	runtime.Goexit()
 }
 
-// pause stops the process. It goes on after d, if it is still alive.
+// pause stops the process. It continues after d, if it is still alive.
 func (p *Process) pause(how Pause, d time.Duration) {
 	p.set(func() {
 		if p.dead || p.paused {
@@ -106,7 +106,7 @@ func (p *Process) suffer(f *Fault) {
 	}
 }
 
-// terminate is SIGTERM: a stopped process gets it when it goes on. Its work takes so long to stop.
+// terminate is SIGTERM: a stopped process gets it when it continues. Its work takes so long to stop.
 func (p *Process) terminate(drain time.Duration) {
 	p.set(func() { p.ending, p.drain = true, drain })
 	p.deliverTermination()

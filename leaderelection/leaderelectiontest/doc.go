@@ -7,12 +7,12 @@
 //	...                 // the program leads
 //	election.Depose()   // another process takes the Lease
 //	...                 // its context has ended; guarded clients refuse
-//	election.Elect()    // and so on; StepDown, too
+//	election.Elect()    // and so on; StepDown as well
 //
 // The elector is a real one, so the context of the work, its causes, the guard and the hooks are as in
 // the program. Its Lease is in a fake of client-go. It leads until the test says otherwise, however
 // long that takes. To release the Lease, end the context of Run, as at the end of the process. All of
-// it works in a bubble of testing/synctest, too, and in parallel tests.
+// it also works in a bubble of testing/synctest, and in parallel tests.
 //
 // A fake of client-go serves one request at a time. So a reactor of yours that sleeps delays all others,
 // and in a bubble, where time stands still for them, a test may never end.

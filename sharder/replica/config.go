@@ -83,7 +83,7 @@ type Parts struct {
 	Shard   shard.Config
 	Sharder sharder.Config
 	// Election elects the replica whose sharder runs. Its OnLost logs a warning: a replica that
-	// loses the election goes on as a shard. For the same reason KernelDeadline must not be set.
+	// loses the election continues as a shard. For the same reason KernelDeadline must not be set.
 	Election leaderelection.Config
 }
 
@@ -159,7 +159,7 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 	}
 	if parts.Election.KernelDeadline {
 		errs = append(errs, errors.New("replica: Tune: Election.KernelDeadline: must not be set, because a replica "+
-			"that loses the election goes on as a shard (got true)"))
+			"that loses the election continues as a shard (got true)"))
 	}
 	return parts, errors.Join(errs...)
 }

@@ -149,11 +149,11 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 }
 
 // Run acquires the lease and calls work, which works on the objects of this shard. While this
-// process is elected it runs the sharder, too, and beside it leading, which is what only one of the
+// process is elected it also runs the sharder, and beside it leading, which is what only one of the
 // replicas may do; nil: nothing. When ctx ends or work returns, work ends first, then sharder and
 // leading, and then the lease is released.
 //
-// work and leading return when their context ends, and nil only if nothing of them goes on; a
+// work and leading return when their context ends, and nil only if nothing of them still runs; a
 // controller-runtime manager's Start does, with a GracefulShutdownTimeout of -1. leading is called
 // again whenever this process is elected, so it needs a new manager each time. See
 // [sharder.Replica] for what Run returns.

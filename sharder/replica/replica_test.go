@@ -202,8 +202,8 @@ func TestBadConfig(t *testing.T) {
 		"replica: Tune: Sharder.Ring: must stay checksums, as Config says (got r)",
 		"replica: Tune: Sharder.LeaseDuration: must stay 0s, as Config says (got 1s)",
 		"replica: Tune: Election.Namespace: must stay default, as Config says (got ns)",
-		"replica: Tune: Election.KernelDeadline: must not be set, because a replica that loses the election goes on " +
-			"as a shard (got true)",
+		"replica: Tune: Election.KernelDeadline: must not be set, because a replica that loses the election " +
+			"continues as a shard (got true)",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -87,7 +87,7 @@ func (s *Shard) advanceDrain(
 			return requestPoll, nil
 		case protocol.CancelWork:
 			s.config.Logger.Warn(
-				"work takes too long on an object that this shard is to let go of: its context ends",
+				"work exceeded AckGrace on an object that is moving away, cancelling it",
 				zap.Stringer("object", at),
 			)
 			s.tracker.cancelWork(at, ErrDrained)
@@ -112,7 +112,7 @@ func (s *Shard) selects(resource schema.GroupVersionResource, root metav1.Object
 }
 
 // mayBeDeselected reports whether a live read can show that a root is no longer selected: a cache shows
-// it so, or has shown it and does not any more. root is the newest copy; nil: there is none.
+// it so, or has shown it and does not any more. root is the newest copy, or nil if it does not exist.
 func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known workState) bool {
 	if root != nil {
 		return !s.selects(at.Resource, root)

@@ -91,7 +91,7 @@ func (h Hooks) refused(at protocol.Address, err error) {
 // # How a process is composed
 //
 // The lease is outermost. Start controllers within its work function, and end them before it returns:
-// what still runs keeps the lease from being released. Informers start there, too, or before Run and
+// what still runs keeps the lease from being released. Informers also start there, or before Run and
 // for the life of the process: then a term after a step-down begins with warm caches.
 //
 //   - When the lease is lost, the process ends. That is the default of OnLost of package

@@ -20,7 +20,7 @@ func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (prot
 	case 1:
 	default:
 		return protocol.Role{}, protocol.Address{}, fmt.Errorf(
-			"it has %d owners that have such Children, and none of its owner references has controller: true", n)
+			"it has %d owners that have such Children, and no owner reference of it has controller: true", n)
 	}
 	root, ok := s.parent(p.Kind, child)
 	if !ok {

@@ -45,7 +45,7 @@ func TestAChildOfItsOnlyOwnerIsStamped(t *testing.T) {
 		pod := ownedOnly(root, "r")
 		pod.OwnerReferences = append(pod.OwnerReferences, ownedOnly(w.create("y"), "r").OwnerReferences...)
 		assert.ErrorContains(t, s.Stamp(pod), "shard: stamp pods default/r: it has 2 owners that have such Children, "+
-			"and none of its owner references has controller: true")
+			"and no owner reference of it has controller: true")
 		assert.Empty(t, pod.Labels)
 	})
 }

@@ -211,7 +211,7 @@ func (o objects) watch(action clienttesting.Action, in form) (watch.Interface, e
 	s := selection{labels.Everything(), map[types.NamespacedName]bool{}}
 	var options []metav1.ListOptions
 	if a, ok := action.(clienttesting.WatchActionImpl); ok {
-		options = append(options, a.ListOptions) // with a version: what was created since the list, too
+		options = append(options, a.ListOptions) // with a version: this also finds what was created since the list
 		if a.WatchRestrictions.Labels != nil {
 			s.selector = a.WatchRestrictions.Labels
 		}

@@ -26,7 +26,7 @@ import (
 // Ring is a ring with one shard, on client-go's fakes. All of its clients have the same objects. Its
 // name is "test", the shard's identity is "test-0" and the namespace of its lease "default".
 type Ring struct {
-	// Lease is the shard's. Run holds it; a program that calls its Run itself does, too.
+	// Lease is the shard's. Run holds it; so does a program that calls its Run itself.
 	Lease *shardlease.Lease
 	// Shard is what the controller under test gets.
 	Shard *shard.Shard
@@ -107,7 +107,7 @@ func (r *Ring) Run(test func(ctx context.Context)) {
 			r.t.Errorf("shardertest: %v", err)
 		}
 	}()
-	defer func() { // also if test fails
+	defer func() { // even if test fails
 		r.setPart(nil)
 		close(tested)
 		end()

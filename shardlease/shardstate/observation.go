@@ -45,7 +45,7 @@ func newObservation(shard, ring string, own time.Duration, now Reading) *observa
 	}
 }
 
-// observe takes in a version of the lease that has arrived now; nil: there is none. It reports
+// observe takes in a version of the lease that has arrived now; nil means that it does not exist. It reports
 // whether an EpochState may have changed.
 func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	before := s.mark()

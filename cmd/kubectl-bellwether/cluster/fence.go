@@ -55,7 +55,7 @@ func (c *Cluster) FenceObstacle(ctx context.Context, node string) (string, error
 	return text, nil
 }
 
-// fence reads the NodeFence of a node; nil: there is none.
+// fence reads the NodeFence of a node. It returns nil if the node has no NodeFence.
 func (c *Cluster) fence(ctx context.Context, node string) (*view.Fence, error) {
 	u, err := c.Dynamic.Resource(v1alpha1.Resource()).Get(ctx, v1alpha1.Name(node), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

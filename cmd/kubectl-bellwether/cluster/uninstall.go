@@ -192,7 +192,7 @@ func (u Uninstall) Obstacles() (all []string) {
 	if u.reachesOtherNamespaces() {
 		switch {
 		case len(u.Read.Others) > 0:
-			all = append(all, fmt.Sprintf("namespaces %q have a ring of this name, too, whose objects would be "+
+			all = append(all, fmt.Sprintf("namespaces %q also have a ring of this name, whose objects would be "+
 				"stripped: name the namespaces of this ring's objects with --object-namespace", u.Read.Others))
 		case u.Read.OthersUnread:
 			all = append(all, "other namespaces may have a ring of this name, whose objects would be stripped, and "+
@@ -200,7 +200,7 @@ func (u Uninstall) Obstacles() (all []string) {
 		}
 	}
 	for _, resource := range u.Unnamed {
-		all = append(all, fmt.Sprintf("there are objects of the ring in %s, too: name all of its resources with "+
+		all = append(all, fmt.Sprintf("the ring also has objects in %s: name all of its resources with "+
 			"--resource, or none", resource))
 	}
 	for _, r := range u.Read.Unread {

@@ -112,14 +112,15 @@ func (s sheet) age(then time.Time) string {
 
 // ofProcess is what package leaderelection adds to the name of a host: random bytes, and in identities
 // that an admission policy checks the UID of the Pod.
-var ofProcess = regexp.MustCompile(`(_[0-9a-f]{32}|_[0-9a-f]{16}_[0-9a-f-]{36})$`)
+var ofProcess = regexp.MustCompile(`(_[0-9a-f]{4})([0-9a-f]{28}|[0-9a-f]{12}_[0-9a-f-]{36})$`)
 
-// holder is the host of a holder identity, as people look for it; whole in wide tables.
+// holder shortens a holder identity to the host, as people look for it, and four digits, by which
+// processes of one host differ. Wide tables have the whole identity.
 func (s sheet) holder(identity string) string {
 	if s.wide {
 		return identity
 	}
-	return ofProcess.ReplaceAllString(identity, "")
+	return ofProcess.ReplaceAllString(identity, "${1}…")
 }
 
 func (o *output) render(p page, now time.Time) ([]byte, error) {
@@ -309,11 +310,11 @@ func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluste
 // notesOf are what a reader of a ring's objects has to know.
 func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 	if len(r.Others) > 0 && len(q.Namespaces) == 0 {
-		notes = append(notes, fmt.Sprintf("Other namespaces have a ring of this name, too: %s. Objects of all of them "+
+		notes = append(notes, fmt.Sprintf("Other namespaces also have a ring of this name: %s. Objects of all of them "+
 			"are counted. --object-namespace names those of this ring.", strings.Join(r.Others, ", ")))
 	}
 	if len(r.Narrowed) > 0 {
-		notes = append(notes, fmt.Sprintf("Only in namespace %s, for want of the right to list them in all: %s.",
+		notes = append(notes, fmt.Sprintf("Only in namespace %s, because you may not list them cluster-wide: %s.",
 			r.Namespace, strings.Join(r.Narrowed, ", ")))
 	}
 	var unread []string
@@ -322,7 +323,7 @@ func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 	}
 	slices.Sort(unread)
 	if len(unread) > 0 {
-		notes = append(notes, fmt.Sprintf("Not looked for, for want of the right to list them: %s. If the ring has "+
+		notes = append(notes, fmt.Sprintf("Not looked for, because you may not list them: %s. If the ring has "+
 			"such objects, they are missing here. --resource names what it has.",
 			strings.Join(slices.Compact(unread), ", ")))
 	}

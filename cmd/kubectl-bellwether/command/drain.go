@@ -19,7 +19,7 @@ func (e Environment) drain() *cobra.Command {
 		Use:   "drain SHARD",
 		Short: "Have a shard let go of its objects, and get no others",
 		Long: "Annotate the Lease of a shard, so that the sharder gives its objects to other shards, each when the " +
-			"work on it has ended, and gives it no others. The shard goes on as one without objects, also after a " +
+			"work on it has ended, and gives it no others. The shard continues without objects, even after a " +
 			"restart, until --undo. Without --confirm nothing is changed.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

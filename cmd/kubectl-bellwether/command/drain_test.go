@@ -33,7 +33,7 @@ func TestDrain(t *testing.T) {
 		out, errOut, err := w.separately("drain", "b")
 		require.NoError(t, err)
 		assert.Contains(t, out, "its 0 objects go to a.")
-		assert.Contains(t, errOut, "Not looked for, for want of the right to list them: configmaps.")
+		assert.Contains(t, errOut, "Not looked for, because you may not list them: configmaps.")
 		clear(w.forbidden)
 		w.forbidden["patch leases"] = true
 		_, err = w.kubectl("drain", "b", "--confirm")

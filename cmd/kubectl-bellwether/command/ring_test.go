@@ -36,10 +36,10 @@ func TestObjectsAreLookedForWhereTheyMayBeRead(t *testing.T) {
 		w.forbidden["list pods"] = true
 		out := w.require("ring", "checksums")
 		assert.Equal(t, []string{"configmaps 8 0"}, lines(out, "configmaps"), out)
-		assert.Contains(t, out, "Only in namespace ns, for want of the right to list them in all: configmaps.")
-		assert.Contains(t, out, "Not looked for, for want of the right to list them: pods.")
+		assert.Contains(t, out, "Only in namespace ns, because you may not list them cluster-wide: configmaps.")
+		assert.Contains(t, out, "Not looked for, because you may not list them: pods.")
 		out = w.require("ring", "checksums", "--resource=configmaps", "--object-namespace=ns")
-		assert.NotContains(t, out, "want of the right")
+		assert.NotContains(t, out, "you may not list them")
 		assert.Equal(t, []string{"configmaps 8 0"}, lines(out, "configmaps"), out)
 		assert.Empty(t, w.writes)
 	})

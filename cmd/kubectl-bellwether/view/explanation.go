@@ -69,7 +69,7 @@ func ExplanationOf(x sharder.Explanation, root Object, r Ring, now time.Time) Ex
 	case owner.State == "Away":
 		wait("shard %s, which has released its Lease and is expected back", owner.Name)
 	case owner.State == "Malformed":
-		wait("somebody who repairs the Lease of shard %s: %s", owner.Name, owner.Problem)
+		wait("a repair of the Lease of shard %s: %s", owner.Name, owner.Problem)
 	}
 	if x.Draining && !x.Free && owner != nil && owner.State == "Ready" {
 		text := fmt.Sprintf("shard %s, which is asked to end its work on it", owner.Name)

@@ -24,7 +24,7 @@ type Fence struct {
 	Created time.Time `json:"created,omitzero"`
 	// Since is the time of the trigger of this incident.
 	Since time.Time `json:"since,omitzero"`
-	// Ended means that the fence goes on only if a human or the node itself does something.
+	// Ended means that the fence continues only if a human or the node itself does something.
 	Ended bool `json:"ended"`
 }
 

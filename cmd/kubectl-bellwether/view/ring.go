@@ -106,7 +106,7 @@ func byName(a, b Object) int {
 	)
 }
 
-// Shard returns a shard by its name; nil: there is none.
+// Shard returns the shard with this name, or nil.
 func (r Ring) Shard(name string) *Shard {
 	i := slices.IndexFunc(r.Shards, func(s Shard) bool { return s.Name == name })
 	if i < 0 {

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/ring"
@@ -384,7 +383,7 @@ func TestWhatAFenceWaitsFor(t *testing.T) {
 			f.Status.Hold = &v1alpha1.Hold{Reason: "Storm", Message: "half"}
 		}), "Storm: half"},
 		"given up": {fence(v1alpha1.PhaseGivenUp, func(f *v1alpha1.NodeFence) {
-			f.Status.Abort = incident.AbortGaveUp
+			f.Status.Abort = v1alpha1.AbortGaveUp
 		}), "a human: GaveUp"},
 		"paused": {fence(v1alpha1.PhaseIsolated, func(f *v1alpha1.NodeFence) {
 			f.Annotations = map[string]string{v1alpha1.AnnotationPaused: "true"}

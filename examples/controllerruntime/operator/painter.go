@@ -36,7 +36,7 @@ func (p *painter) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, e
 	}
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 	if _, err := controllerutil.CreateOrUpdate(ctx, p.client, d, func() error { return p.show(&w, d) }); err != nil {
-		return ctrl.Result{}, err // also if the Deployment exists and the cache does not show it yet
+		return ctrl.Result{}, err // even if the Deployment exists and the cache does not show it yet
 	}
 	if w.Status.Colour == w.Spec.Colour {
 		return ctrl.Result{}, nil

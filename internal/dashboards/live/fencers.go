@@ -103,7 +103,7 @@ func (f *fencers) begin(ctx context.Context) error {
 	return errors.Join(f.launch(ctx, "p", "q"), f.checked(ctx))
 }
 
-// commission has a fencer prove that a device is that of its machine. It goes on in what follows.
+// commission has a fencer prove that a device is that of its machine. It continues in what follows.
 func (f *fencers) commission(ctx context.Context) error {
 	m := f.machines[commissioned]
 	f.happened(m.name + " is commissioned")
@@ -156,7 +156,7 @@ func (f *fencers) breakDevice(ctx context.Context) error {
 	}
 	f.happened(lost + " hangs")
 	f.machines[lost].hung.Store(true)
-	return f.await(ctx, "the fence of "+lost+" waits for somebody", func(context.Context) (bool, error) {
+	return f.await(ctx, "the fence of "+lost+" waits for an operator", func(context.Context) (bool, error) {
 		return f.reported("blocked_fences", "reason", "NotConfigured") == 1, nil
 	})
 }

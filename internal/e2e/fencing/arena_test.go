@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
@@ -258,7 +258,7 @@ func (a *arena) attachment(name, node string) *storagev1.VolumeAttachment {
 type released struct {
 	cluster.Progress                      // of the pods
 	left, attachments []string            // what was there still
-	taint             incident.TaintOwner // that is on the node now
+	taint             v1alpha1.TaintOwner // that is on the node now
 }
 
 // again repeats something while this machine is too slow: a request must be sent while its proof is

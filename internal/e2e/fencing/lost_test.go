@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // A machine is lost with everything on it. Its StatefulSets are stuck until the node is released;
@@ -82,7 +82,7 @@ func TestLostNode(t *testing.T) {
 	released, err := release(t.Context(), fence, off, options, time.Minute)
 	require.NoError(t, err)
 	t.Logf("released within %v", time.Since(begin))
-	assert.Equal(t, incident.TaintNone, released.taint)
+	assert.Equal(t, v1alpha1.TaintNone, released.taint)
 	assert.Empty(t, released.attachments)
 	a.requireOn(goodNode, stateful...)
 	t.Logf("everything runs again %v after the release began", time.Since(begin))

@@ -24,7 +24,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // nodeFences returns a client of NodeFences, whose manifest it installs once.
@@ -95,19 +94,19 @@ func full() v1alpha1.Status {
 		NodeUID: "uid", BootID: "boot", ProviderID: "provider://x", Incident: 7,
 		Triggers: []v1alpha1.Trigger{{Type: "Ready", Status: "Unknown", Since: second}},
 		Phase:    v1alpha1.PhaseReleasing,
-		Progress: incident.Progress{
-			Step: incident.StepPowerManagement, Status: incident.StageRunning,
+		Progress: v1alpha1.Progress{
+			Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageRunning,
 			Retries: 2, Jobs: []string{"fence-0123456789-7-1"}, Restarts: 1,
-			Wait: &incident.Wait{Kind: incident.WaitDetach, Since: micro}, Abort: incident.AbortNodeReady,
-			Devices: []incident.Device{{
-				Device: "fence_ipmilan bmc 1", Level: 1, State: incident.DeviceOffIntent, Tries: 1, Touched: true,
+			Wait: &v1alpha1.Wait{Kind: v1alpha1.WaitDetach, Since: micro}, Abort: v1alpha1.AbortNodeReady,
+			Devices: []v1alpha1.Device{{
+				Device: "fence_ipmilan bmc 1", Level: 1, State: v1alpha1.DeviceOffIntent, Tries: 1, Touched: true,
 				SeenOff: true,
-				Op:      &incident.Op{ID: "op", Action: agent.ActionOff, Seq: 1, DeadlineSeconds: 30},
+				Op:      &v1alpha1.Op{ID: "op", Action: agent.ActionOff, Seq: 1, DeadlineSeconds: 30},
 			}},
-			Level: 1, Verified: true, Released: incident.ReleasedBegun,
-			Taints:     incident.Taints{Fence: true, OutOfService: incident.TaintOurs},
-			Pods:       incident.Pods{Listed: 3, Deleted: 2, Refused: 1},
-			ConfigHash: "hash", Problems: incident.Problems{Count: 1, WindowStart: &second},
+			Level: 1, Verified: true, Released: v1alpha1.ReleasedBegun,
+			Taints:     v1alpha1.Taints{Fence: true, OutOfService: v1alpha1.TaintOurs},
+			Pods:       v1alpha1.Pods{Listed: 3, Deleted: 2, Refused: 1},
+			ConfigHash: "hash", Problems: v1alpha1.Problems{Count: 1, WindowStart: &second},
 		},
 		Evidence: []v1alpha1.Evidence{{
 			Op: "op", Device: "fence_ipmilan bmc 1",

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // A pod with a finalizer of somebody else is released as far as we may, and holds nothing up for
@@ -47,7 +47,7 @@ func TestOthersPodsStay(t *testing.T) {
 	elsewhere := a.pod("elsewhere", a.node().Name)
 	a.pod("a", node.Name)
 	progress := a.release(a.fence(node), cluster.Options{})
-	assert.Equal(t, incident.Pods{Listed: 1, Deleted: 1}, progress.Pods)
+	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	a.requireUntouched(mirror)
 	a.requireUntouched(elsewhere)
 	assert.Nil(t, a.find("a"))
@@ -71,7 +71,7 @@ func TestStorage(t *testing.T) {
 		return err == nil && claim.Status.Phase == corev1.ClaimBound
 	}, patience, poll)
 	progress := a.release(a.fence(node), cluster.Options{Storage: &cluster.Storage{Drivers: []string{driver}}})
-	assert.Equal(t, incident.Pods{Listed: 1, Deleted: 1}, progress.Pods)
+	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	assert.Empty(t, a.outOfService(node.Name))
 	assert.Nil(t, a.find(on.Name))
 	a.requireUntouched(without)
@@ -102,7 +102,7 @@ func TestEviction(t *testing.T) {
 			progress, err = fence.Evict(t.Context(), proved, cluster.Options{}, progress)
 			return err
 		}))
-		assert.Equal(t, incident.Pods{Listed: 1, Refused: 1}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 1, Refused: 1}, progress.Pods)
 		assert.False(t, progress.Done)
 	}
 	assert.Nil(t, a.find("guarded").DeletionTimestamp)
@@ -116,7 +116,7 @@ func TestEviction(t *testing.T) {
 		}))
 		return progress.Pods.Deleted == 1
 	}, patience, poll)
-	assert.Equal(t, incident.Pods{Listed: 1, Deleted: 1}, progress.Pods)
+	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	assert.False(t, progress.Done, "it has not ended")
 	assert.NotNil(t, a.find("guarded").DeletionTimestamp)
 	a.forget("guarded")
@@ -149,7 +149,7 @@ func TestAttachments(t *testing.T) {
 	fence := a.fence(node)
 	progress := a.release(fence, cluster.Options{})
 	assert.Equal(t, []string{name}, progress.attachments)
-	assert.Equal(t, incident.TaintNone, progress.taint)
+	assert.Equal(t, v1alpha1.TaintNone, progress.taint)
 	assert.Empty(t, a.outOfService(node.Name))
 	left, err := fence.DetachVolumes(t.Context(), proved, &cluster.Storage{Drivers: []string{driver}})
 	require.NoError(t, err)

@@ -17,7 +17,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Just before a request about a pod is sent, the pod is gone, and one of the same name is on
@@ -57,7 +56,7 @@ func TestPodMadeAgainElsewhere(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, successor, "the race was not staged")
 			a.requireUntouched(successor)
-			assert.Equal(t, incident.Pods{Listed: 1, Deleted: test.ended}, progress.Pods)
+			assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: test.ended}, progress.Pods)
 		})
 	}
 }
@@ -78,7 +77,7 @@ func TestPodThatSucceedsMeanwhile(t *testing.T) {
 		progress, err = fence.DeletePods(t.Context(), proved, cluster.Options{}, progress)
 		return err
 	}))
-	assert.Equal(t, incident.Pods{Listed: 1, Deleted: 1}, progress.Pods)
+	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	assert.Equal(t, corev1.PodSucceeded, a.find("job").Status.Phase)
 	a.unfinalize("job")
 }
@@ -276,7 +275,7 @@ func TestMarksOfAdmins(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, ours)
 	progress := a.release(fence, cluster.Options{})
-	assert.Equal(t, incident.TaintForeign, progress.taint)
+	assert.Equal(t, v1alpha1.TaintForeign, progress.taint)
 	require.NoError(t, life(t.Context(), fence))
 	after := a.getNode(node.Name)
 	assert.True(t, after.Spec.Unschedulable)
@@ -322,7 +321,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			},
 			act: func(n *cluster.Node) error {
 				owner, err := n.TaintOutOfService(t.Context(), proved)
-				assert.Equal(t, incident.TaintForeign, owner)
+				assert.Equal(t, v1alpha1.TaintForeign, owner)
 				return err
 			},
 			check: func(t *testing.T, node *corev1.Node) {

@@ -34,7 +34,7 @@ func WriteLayout(directory string, all []Built) error {
 	return nil
 }
 
-// WriteSBOMs writes the lists of modules as files: they are in the images, too.
+// WriteSBOMs writes the lists of modules as files: they are also in the images.
 func WriteSBOMs(directory string, all []Built) error {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return fmt.Errorf("image: write lists of modules: %w", err)

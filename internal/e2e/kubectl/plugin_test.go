@@ -262,7 +262,7 @@ func (u *user) requireRightsAreNamed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"configmaps", fmt.Sprint(objects), "0"}, row(out, "configmaps"), out)
 	assert.Contains(t, out, "Only in namespace "+u.namespace)
-	assert.Contains(t, out, "Not looked for, for want of the right to list them:")
+	assert.Contains(t, out, "Not looked for, because you may not list them:")
 	_, err = u.as(kubeconfig, "uninstall", u.namespace, "--resource=configmaps", "--object-namespace="+u.namespace,
 		"--confirm")
 	assert.Error(t, err)

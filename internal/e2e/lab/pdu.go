@@ -26,7 +26,7 @@ type model struct {
 	tree          oid    // all that is about outlets
 	numbers       oid    // of the outlets, that are there
 	name          func(outlet int) (kind, value string)
-	states        []oid // each can be read, and the last written, too
+	states        []oid // each can be read, and the last can also be written
 	on, off       string
 	first         int // index of outlet 1
 }

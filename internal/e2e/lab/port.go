@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Ports that are tried. The kernel gives none of them to somebody who asks for any, unless it
+	// Ports that are tried. The kernel gives no process that asks for any port one of them, unless it
 	// was told to.
 	firstPort, lastPort = 10_000, 32_000
 	attempts            = 20

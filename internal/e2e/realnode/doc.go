@@ -9,7 +9,7 @@
 //   - [Node.Cut] pulls its network cable, and [Node.Heal] puts it back;
 //   - [Node.StopKubelet] kills the kubelet alone, and [Node.StartKubelet] starts it again.
 //
-// The tests, too, run in namespaces: [Main] executes the test binary again as the first process of
+// The tests also run in namespaces: [Main] executes the test binary again as the first process of
 // new ones. So they see the network of the nodes, and nothing of it is seen outside. When the test
 // ends, by SIGKILL too, the kernel ends everything in there, and a shell that waits for that removes
 // control groups and files.

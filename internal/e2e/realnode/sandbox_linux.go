@@ -21,7 +21,7 @@ import (
 const sandboxEnv = "BELLWETHER_REALNODE_SANDBOX"
 
 // cleanScript waits until the test has ended, however it ends: then the kernel closes the pipe.
-// Everything in the namespaces ends then, what is frozen as soon as it goes on. When all is gone,
+// Everything in the namespaces ends then, what is frozen as soon as it continues. When all is gone,
 // the script removes the control groups, which are its arguments but the first. It removes the files
 // unless it has read that they are wanted.
 const cleanScript = `trap '' INT TERM HUP QUIT

@@ -22,7 +22,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 var config = cluster.Config{Name: "worker", UID: "uid", Incident: 3}
@@ -175,7 +174,7 @@ func TestAnotherNodeOfTheName(t *testing.T) {
 		assert.NoError(t, w.Uncordon(t.Context()), name)
 		owner, err := w.UntaintOutOfService(t.Context())
 		assert.NoError(t, err, name)
-		assert.Equal(t, incident.TaintNone, owner, name)
+		assert.Equal(t, v1alpha1.TaintNone, owner, name)
 		assert.Empty(t, w.writes(), name)
 	}
 }
@@ -194,7 +193,7 @@ func TestTaints(t *testing.T) {
 				require.NoError(t, w.MarkUnschedulable(t.Context(), proved))
 				owner, err := w.TaintOutOfService(t.Context(), proved)
 				require.NoError(t, err)
-				assert.Equal(t, incident.TaintOurs, owner)
+				assert.Equal(t, v1alpha1.TaintOurs, owner)
 			}
 			assert.Equal(t, append(before[:len(before):len(before)],
 				corev1.Taint{Key: "fencing.bellwether.dev/fenced", Value: "3", Effect: corev1.TaintEffectNoSchedule},
@@ -207,7 +206,7 @@ func TestTaints(t *testing.T) {
 				require.NoError(t, w.MarkSchedulable(t.Context()))
 				owner, err := w.UntaintOutOfService(t.Context())
 				require.NoError(t, err)
-				assert.Equal(t, incident.TaintNone, owner)
+				assert.Equal(t, v1alpha1.TaintNone, owner)
 			}
 			assert.ElementsMatch(t, before, w.node(t).Spec.Taints)
 			assert.Len(t, w.writes(), 4)
@@ -228,7 +227,7 @@ func TestTaintsOfAnEarlierIncidentAreOurs(t *testing.T) {
 	assert.Equal(t, "3", w.node(t).Spec.Taints[0].Value)
 	owner, err := w.UntaintOutOfService(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, incident.TaintNone, owner)
+	assert.Equal(t, v1alpha1.TaintNone, owner)
 	require.NoError(t, w.MarkSchedulable(t.Context()))
 	assert.Empty(t, w.node(t).Spec.Taints)
 }
@@ -251,13 +250,13 @@ func TestForeignOutOfServiceTaintStays(t *testing.T) {
 		Effect: corev1.TaintEffectNoExecute,
 	}
 	w := newWorld(t, worker(foreign))
-	for _, f := range []func() (incident.TaintOwner, error){
-		func() (incident.TaintOwner, error) { return w.TaintOutOfService(t.Context(), proved) },
-		func() (incident.TaintOwner, error) { return w.UntaintOutOfService(t.Context()) },
+	for _, f := range []func() (v1alpha1.TaintOwner, error){
+		func() (v1alpha1.TaintOwner, error) { return w.TaintOutOfService(t.Context(), proved) },
+		func() (v1alpha1.TaintOwner, error) { return w.UntaintOutOfService(t.Context()) },
 	} {
 		owner, err := f()
 		require.NoError(t, err)
-		assert.Equal(t, incident.TaintForeign, owner)
+		assert.Equal(t, v1alpha1.TaintForeign, owner)
 	}
 	assert.Empty(t, w.writes())
 }
@@ -274,7 +273,7 @@ func TestTaintThatIsThereAgain(t *testing.T) {
 		func(clienttesting.Action) (bool, runtime.Object, error) { return true, tainted, nil })
 	owner, err := w.UntaintOutOfService(t.Context())
 	assert.ErrorContains(t, err, "there again")
-	assert.Equal(t, incident.TaintOurs, owner)
+	assert.Equal(t, v1alpha1.TaintOurs, owner)
 }
 
 func TestCordon(t *testing.T) {
@@ -332,17 +331,17 @@ func TestEvict(t *testing.T) {
 		})
 		progress, err := w.Evict(t.Context(), proved, cluster.Options{}, cluster.Progress{})
 		require.NoError(t, err)
-		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 1, Refused: 1}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 1, Refused: 1}, progress.Pods)
 		progress, err = w.Evict(t.Context(), proved, cluster.Options{}, progress)
 		require.NoError(t, err)
-		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 1, Refused: 1}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 1, Refused: 1}, progress.Pods)
 		assert.Equal(t, []string{"default/a"}, progress.Left)
 		full = false
 		for !progress.Done {
 			progress, err = w.Evict(t.Context(), proved, cluster.Options{}, progress)
 			require.NoError(t, err)
 		}
-		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 2}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 2}, progress.Pods)
 		assert.Equal(t, []string{"elsewhere", "over"}, w.podNames(t))
 	})
 }

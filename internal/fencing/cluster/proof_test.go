@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 // wire is the connection to an API server that answers each request after a time.
@@ -166,7 +166,7 @@ func TestEvictionThatIsTooEarly(t *testing.T) {
 		start := time.Now()
 		progress, err := node.Evict(t.Context(), proved, Options{}, Progress{})
 		require.NoError(t, err)
-		assert.Equal(t, incident.Pods{Listed: 2, Refused: 1}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Refused: 1}, progress.Pods)
 		assert.Equal(t, 1, evictions, "the other one is for the next step")
 		assert.Equal(t, answerLasts, time.Since(start))
 	})

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
 const (
@@ -40,7 +40,7 @@ type Options struct {
 // is done.
 type Progress struct {
 	// Pods has the counts. A caller that has stored them before a crash may start with them.
-	Pods incident.Pods
+	Pods v1alpha1.Pods
 	// Left names the remaining pods, as namespace/name.
 	Left []string
 	// Done is set when nothing is left to do.

@@ -17,8 +17,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // deletePods takes steps until it is done, whatever the errors, and fails the test if that takes
@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 		assert.Empty(t, errs)
 		assert.Zero(t, time.Since(begin))
 		assert.Equal(t, []string{"z", "a"}, gone)
-		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 2}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 2}, progress.Pods)
 		assert.Empty(t, progress.Left)
 		assert.Empty(t, w.node(t).Spec.Taints, "it would make the cluster delete pods by their names")
 		assert.Equal(t, []string{"elsewhere", "mirror"}, w.podNames(t))
@@ -115,7 +115,7 @@ func TestPodsAreDeletedWithinABudget(t *testing.T) {
 		}})
 		assert.Empty(t, errs)
 		assert.Equal(t, []int{3, 2, 2, 1}, asked)
-		assert.Equal(t, incident.Pods{Listed: 3, Deleted: 3}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, progress.Pods)
 		assert.Equal(t, 3*time.Second, time.Since(begin))
 	})
 }
@@ -146,7 +146,7 @@ func TestPodsThatAWebhookRefuses(t *testing.T) {
 				require.Len(t, errs, test.tries)
 				assert.ErrorContains(t, errs[0], "cluster: node worker: release pod default/a: ")
 				assert.Equal(t, time.Minute, time.Since(begin))
-				assert.Equal(t, incident.Pods{Listed: 3, Deleted: 2}, progress.Pods)
+				assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 2}, progress.Pods)
 				assert.Equal(t, []string{"default/a"}, progress.Left)
 				assert.Equal(t, []string{"a"}, w.podNames(t))
 			})
@@ -292,7 +292,7 @@ func TestEachProofIsForOneRequest(t *testing.T) {
 		}
 		assert.Equal(t, 2, lists, "the last one shows that nothing is left")
 		assert.Equal(t, []string{"a", "b"}, gone)
-		assert.Equal(t, incident.Pods{Listed: 2, Deleted: 2}, progress.Pods)
+		assert.Equal(t, v1alpha1.Pods{Listed: 2, Deleted: 2}, progress.Pods)
 		assert.Equal(t, []string{"patch pods/status", "delete pods", "patch pods/status", "delete pods"}, w.writes())
 	})
 }
@@ -324,13 +324,13 @@ func TestChangeOfANodeThatWasSeen(t *testing.T) {
 	require.NoError(t, err)
 	owner, err := node.TaintOutOfService(t.Context(), proved)
 	require.NoError(t, err)
-	assert.Equal(t, incident.TaintOurs, owner)
+	assert.Equal(t, v1alpha1.TaintOurs, owner)
 	require.Len(t, w.client.Actions(), 1)
 	assert.Len(t, w.node(t).Spec.Taints, 1)
 
 	owner, err = node.UntaintOutOfService(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, incident.TaintNone, owner, "the taint was not seen")
+	assert.Equal(t, v1alpha1.TaintNone, owner, "the taint was not seen")
 	assert.Empty(t, w.node(t).Spec.Taints)
 
 	conflicts := 1

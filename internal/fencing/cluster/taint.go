@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // outOfServicePrefix is the prefix of the values of our out-of-service taints. The incident
@@ -59,26 +58,26 @@ func (n *Node) MarkSchedulable(ctx context.Context) error {
 // and remove it before the machine is switched on.
 //
 // It returns the owner of the taint. A foreign taint with the same key and effect stays as it is.
-func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (incident.TaintOwner, error) {
+func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.TaintOwner, error) {
 	if prove == nil {
-		return incident.TaintNone, errNoProof
+		return v1alpha1.TaintNone, errNoProof
 	}
 	taint := corev1.Taint{
 		Key: corev1.TaintNodeOutOfService, Value: fmt.Sprint(outOfServicePrefix, n.config.Incident),
 		Effect: corev1.TaintEffectNoExecute,
 	}
-	owner := incident.TaintNone
+	owner := v1alpha1.TaintNone
 	_, err := n.edit(ctx, prove, func(node *corev1.Node) []operation {
-		if owner = OutOfService(node); owner != incident.TaintNone {
+		if owner = OutOfService(node); owner != v1alpha1.TaintNone {
 			return nil
 		}
 		return addTaint(node, taint)
 	})
 	if err != nil {
-		return incident.TaintNone, n.wrap("taint it out of service", err)
+		return v1alpha1.TaintNone, n.wrap("taint it out of service", err)
 	}
-	if owner == incident.TaintNone {
-		owner = incident.TaintOurs
+	if owner == v1alpha1.TaintNone {
+		owner = v1alpha1.TaintOurs
 	}
 	return owner, nil
 }
@@ -86,9 +85,9 @@ func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (incident.Tai
 // UntaintOutOfService removes our out-of-service taint, of any incident, and reads the node again
 // to verify that. It returns the remaining owner: None or Foreign. Controllers that watch nodes may
 // not know for a moment yet.
-func (n *Node) UntaintOutOfService(ctx context.Context) (incident.TaintOwner, error) {
+func (n *Node) UntaintOutOfService(ctx context.Context) (v1alpha1.TaintOwner, error) {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
-		if OutOfService(node) != incident.TaintOurs {
+		if OutOfService(node) != v1alpha1.TaintOurs {
 			return nil
 		}
 		return removeTaint(indexTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute))
@@ -99,28 +98,28 @@ func (n *Node) UntaintOutOfService(ctx context.Context) (incident.TaintOwner, er
 	}
 	switch {
 	case errors.Is(err, ErrNodeGone):
-		return incident.TaintNone, nil
+		return v1alpha1.TaintNone, nil
 	case err != nil:
-		return incident.TaintNone, n.wrap("remove its out-of-service taint", err)
+		return v1alpha1.TaintNone, n.wrap("remove its out-of-service taint", err)
 	}
 	owner := OutOfService(node)
-	if owner == incident.TaintOurs {
+	if owner == v1alpha1.TaintOurs {
 		return owner, n.wrap("remove its out-of-service taint", errors.New("it is there again"))
 	}
 	return owner, nil
 }
 
 // OutOfService returns the owner of a node's out-of-service taint.
-func OutOfService(node *corev1.Node) incident.TaintOwner {
+func OutOfService(node *corev1.Node) v1alpha1.TaintOwner {
 	i := indexTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 	if i < 0 {
-		return incident.TaintNone
+		return v1alpha1.TaintNone
 	}
 	number, ours := strings.CutPrefix(node.Spec.Taints[i].Value, outOfServicePrefix)
 	if _, err := strconv.ParseUint(number, 10, 63); !ours || err != nil {
-		return incident.TaintForeign
+		return v1alpha1.TaintForeign
 	}
-	return incident.TaintOurs
+	return v1alpha1.TaintOurs
 }
 
 func indexTaint(node *corev1.Node, key string, effect corev1.TaintEffect) int {

@@ -146,7 +146,7 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 		s.problem(
 			BadSecret,
 			at,
-			"parameter "+parameter+" must not be in a Secret: what is switched is to be seen and checked",
+			"parameter "+parameter+" must not be in a Secret: what is switched must be visible and checked",
 			e.Value,
 		)
 	case errors.Is(err, fs.ErrNotExist):

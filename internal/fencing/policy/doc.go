@@ -98,7 +98,7 @@
 //     silent Lease, one more fence or start (TestWorseIsNeverAllowed).
 //   - For consecutive decisions, each with the facts of the previous one in its view, at most
 //     MaxConcurrent fences have devices switched at a time, and at most MaxStarts start within a
-//     StartWindow, also if the leader changes (TestLossOf30Of100FencesThemAll,
+//     StartWindow, even if the leader changes (TestLossOf30Of100FencesThemAll,
 //     TestLeaderAfterLeader).
 //   - No node is fenced during a storm, nor for CoolDown after it (TestStormOf60Of100FencesNoNode,
 //     TestCoolDownFollowsTheStorm).

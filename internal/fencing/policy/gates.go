@@ -69,7 +69,7 @@ func askIdentity(c *consideration) GateResult {
 					t.UID)
 			}
 		}
-		return deny(ReasonNodeGone, "node %s is gone: its machine may be somebody else's now", t.Name)
+		return deny(ReasonNodeGone, "node %s is gone: its machine may have another owner now", t.Name)
 	case c.node.Deleting:
 		return deny(ReasonNodeGone, "node %s is being deleted", t.Name)
 	case c.node.AutoscalerTaint:
@@ -93,7 +93,7 @@ func askSelection(c *consideration) GateResult {
 func askOwnHost(c *consideration) GateResult {
 	switch {
 	case c.Self.OutsideCluster:
-		return pass("the controller runs on none of the nodes")
+		return pass("the controller runs on another node")
 	case c.Self.Node == "":
 		return hold(ReasonOwnHost, "the controller does not know on which node it runs")
 	case c.Self.Node == c.Target.Name:

@@ -862,11 +862,11 @@ func TestAnotherNodeIsNotTheOneThatFailed(t *testing.T) {
 	}{
 		{
 			"gone", func(in *policy.Input) { remove(in, "w0") },
-			"node w0 is gone: its machine may be somebody else's now",
+			"node w0 is gone: its machine may have another owner now",
 		},
 		{
 			"gone but for its fence", func(in *policy.Input) { node(in, "w0").Gone = true },
-			"node w0 is gone: its machine may be somebody else's now",
+			"node w0 is gone: its machine may have another owner now",
 		},
 		{
 			"another UID", func(in *policy.Input) { node(in, "w0").UID = "later" },

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // State is a state of the automaton in the node fencing proposal. A step and its stage determine
@@ -28,7 +27,7 @@ const (
 
 // Automaton returns the state for a step and its stage, in all spellings that [ParseStep] and
 // [ParseStage] accept.
-func Automaton(step incident.Step, stage incident.Stage) (State, error) {
+func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 	step, err := ParseStep(string(step))
 	if err != nil {
 		return "", err
@@ -37,17 +36,17 @@ func Automaton(step incident.Step, stage incident.Stage) (State, error) {
 		return "", err
 	}
 	switch {
-	case stage == incident.StageError:
+	case stage == v1alpha1.StageError:
 		return StateError, nil
-	case step == incident.StepIsolation && (stage == incident.StageNew || stage == incident.StageRunning):
+	case step == v1alpha1.StepIsolation && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateNew, nil
-	case step == incident.StepIsolation && stage == incident.StageDone,
-		step == incident.StepPowerManagement && (stage == incident.StageNew || stage == incident.StageRunning):
+	case step == v1alpha1.StepIsolation && stage == v1alpha1.StageDone,
+		step == v1alpha1.StepPowerManagement && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateRunning, nil
-	case step == incident.StepPowerManagement && stage == incident.StageDone,
-		step == incident.StepRecovery && (stage == incident.StageNew || stage == incident.StageRunning):
+	case step == v1alpha1.StepPowerManagement && stage == v1alpha1.StageDone,
+		step == v1alpha1.StepRecovery && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
 		return StateDone, nil
-	case step == incident.StepRecovery && (stage == incident.StageDone || stage == incident.StageFinal):
+	case step == v1alpha1.StepRecovery && (stage == v1alpha1.StageDone || stage == v1alpha1.StageFinal):
 		return StateFinal, nil
 	}
 	return "", fmt.Errorf("proposal: status: must not be %s in the step %s", stage, step)
@@ -55,23 +54,23 @@ func Automaton(step incident.Step, stage incident.Stage) (State, error) {
 
 // ParseStep reads the name of a step in the spellings of the proposal: in any case, with - or _,
 // and as power-managment and recover.
-func ParseStep(text string) (incident.Step, error) {
+func ParseStep(text string) (v1alpha1.Step, error) {
 	switch normal(text) {
 	case "isolation":
-		return incident.StepIsolation, nil
+		return v1alpha1.StepIsolation, nil
 	case "power-management", "power-managment":
-		return incident.StepPowerManagement, nil
+		return v1alpha1.StepPowerManagement, nil
 	case "recovery", "recover":
-		return incident.StepRecovery, nil
+		return v1alpha1.StepRecovery, nil
 	}
 	return "", fmt.Errorf("proposal: step: must be isolation, power-management or recovery (got %q)", text)
 }
 
 // ParseStage reads the status of a step, in any case.
-func ParseStage(text string) (incident.Stage, error) {
-	for _, stage := range []incident.Stage{
-		incident.StageNew, incident.StageRunning, incident.StageDone,
-		incident.StageFinal, incident.StageError,
+func ParseStage(text string) (v1alpha1.Stage, error) {
+	for _, stage := range []v1alpha1.Stage{
+		v1alpha1.StageNew, v1alpha1.StageRunning, v1alpha1.StageDone,
+		v1alpha1.StageFinal, v1alpha1.StageError,
 	} {
 		if normal(text) == normal(string(stage)) {
 			return stage, nil
@@ -122,6 +121,6 @@ func ReadFlat(text []byte) (*v1alpha1.NodeFence, error) {
 	}
 	fence := &v1alpha1.NodeFence{ObjectMeta: flat.Metadata, Node: flat.Node}
 	fence.SetGroupVersionKind(v1alpha1.Kind())
-	fence.Status.Progress = incident.Progress{Step: step, Status: stage, Retries: flat.Retries, Jobs: flat.Jobs}
+	fence.Status.Progress = v1alpha1.Progress{Step: step, Status: stage, Retries: flat.Retries, Jobs: flat.Jobs}
 	return fence, nil
 }

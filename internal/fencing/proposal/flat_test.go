@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 )
 
@@ -36,8 +35,8 @@ step: Power-Management
 	assert.Equal(t, v1alpha1.Kind(), fence.GroupVersionKind())
 	assert.Equal(t, "host1.example", fence.Node)
 	assert.Equal(t, v1alpha1.Status{
-		Progress: incident.Progress{
-			Step: incident.StepPowerManagement, Status: incident.StageDone, Retries: 2, Jobs: []string{
+		Progress: v1alpha1.Progress{
+			Step: v1alpha1.StepPowerManagement, Status: v1alpha1.StageDone, Retries: 2, Jobs: []string{
 				"gcloud-reset-inst-9cf8f46e-f44b-11e7-8977-68f728ac95ea",
 				"clean-pods-9d0b1321-f44b-11e7-8977-68f728ac95ea",
 			},
@@ -80,12 +79,12 @@ func TestSpellingsOfTheProposal(t *testing.T) {
 		{"isolation", "error", proposal.StateError},
 		{"Recovery", "ERROR", proposal.StateError},
 	} {
-		state, err := proposal.Automaton(incident.Step(c.step), incident.Stage(c.stage))
+		state, err := proposal.Automaton(v1alpha1.Step(c.step), v1alpha1.Stage(c.stage))
 		require.NoError(t, err, c)
 		assert.Equal(t, c.want, state, c)
 	}
 	_, err := proposal.Automaton("recovery", "held")
 	assert.Error(t, err)
-	_, err = proposal.Automaton("", incident.StageNew)
+	_, err = proposal.Automaton("", v1alpha1.StageNew)
 	assert.Error(t, err)
 }

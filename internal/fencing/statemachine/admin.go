@@ -12,7 +12,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // admin returns the step that an admin's request requires, most important first; nil if the flow
@@ -28,7 +27,7 @@ func (t transition) admin() Step {
 		return t.dropAsked()
 	}
 	if why := t.stop(); why != "" && !t.s.Phase.Ended() &&
-		(!stopped(t.s.Abort) || why == incident.AbortStopHold && t.s.Abort != why) {
+		(!stopped(t.s.Abort) || why == v1alpha1.AbortStopHold && t.s.Abort != why) {
 		return t.abort(Stopped, why)
 	}
 	if step := t.confirm(); step != nil {
@@ -72,16 +71,16 @@ func (t transition) stopAsked() bool {
 	return value != "" && !strings.EqualFold(value, "false")
 }
 
-// stop returns how the fence must end; empty: it goes on. An unknown value means "hold", which does
+// stop returns how the fence must end, or "" if it continues. An unknown value means "hold", which does
 // least.
-func (t transition) stop() incident.Abort {
+func (t transition) stop() v1alpha1.Abort {
 	switch {
 	case t.stopAsked() && strings.EqualFold(t.Fence.Annotations[v1alpha1.AnnotationStop], "restore"):
-		return incident.AbortStopRestore
+		return v1alpha1.AbortStopRestore
 	case t.stopAsked():
-		return incident.AbortStopHold
+		return v1alpha1.AbortStopHold
 	case t.Fence.DeletionTimestamp != nil:
-		return incident.AbortStopRestore
+		return v1alpha1.AbortStopRestore
 	}
 	return ""
 }
@@ -99,9 +98,9 @@ func (t transition) confirm() Step {
 		return refuse("in the phase " + string(t.s.Phase) + " the machine's power is not asked for")
 	}
 	switch {
-	case stopped(t.s.Abort), t.s.Abort == incident.AbortNodeGone:
+	case stopped(t.s.Abort), t.s.Abort == v1alpha1.AbortNodeGone:
 		return refuse("this fence has ended")
-	case t.s.Released != incident.ReleasedNo:
+	case t.s.Released != v1alpha1.ReleasedNo:
 		return refuse("the release has already begun")
 	}
 	_, devices := t.level()
@@ -124,7 +123,7 @@ func (t transition) confirm() Step {
 	}
 	by, at := t.confirmer()
 	return t.enter(Confirmed, v1alpha1.PhaseReleasing, func(s *v1alpha1.Status) {
-		s.Verified, s.Abort = true, incident.AbortNone
+		s.Verified, s.Abort = true, v1alpha1.AbortNone
 		prove(s, v1alpha1.Evidence{
 			Device: t.Fence.Node, Source: v1alpha1.SourceManual, By: by,
 			Readings: []v1alpha1.Reading{{Power: agent.PowerOff, At: metav1.NewMicroTime(at)}},
@@ -160,7 +159,7 @@ func (t transition) say(status metav1.ConditionStatus, reason string) func(*v1al
 // paused only completes what has begun: a sent command, and our out-of-service taint, which must
 // not stay on a node that may return.
 func (t transition) paused() Step {
-	if t.s.Taints.OutOfService == incident.TaintOurs {
+	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
 	wait := Wait{For: lookSeldom, Why: "paused by an admin"}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -87,14 +86,14 @@ func TestPauseTakesTheTaintFromTheNodeAndPutsItBack(t *testing.T) {
 	r := newRig(t, bmc())
 	r.volumes = 1000
 	r.until(statemachine.PodsDeleted)
-	require.Equal(t, incident.TaintOurs, r.node.OutOfService)
+	require.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
 	r.annotate(v1alpha1.AnnotationPaused, "true")
 	r.rest(2 * time.Minute)
-	assert.Equal(t, incident.TaintNone, r.node.OutOfService)
+	assert.Equal(t, v1alpha1.TaintNone, r.node.OutOfService)
 	assert.Equal(t, v1alpha1.PhaseReleasing, r.status().Phase)
 	delete(r.fence.Annotations, v1alpha1.AnnotationPaused)
 	part(r, statemachine.Taint)
-	assert.Equal(t, incident.TaintOurs, r.node.OutOfService)
+	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
 	back := r.elapsed()
 	part(r, statemachine.Untaint)
 	assert.GreaterOrEqual(t, r.elapsed()-back, time.Minute, "volumes are waited for again")
@@ -213,7 +212,7 @@ func TestRecordOfANodeThatIsGoneCanBeDeleted(t *testing.T) {
 	r.phase(v1alpha1.PhaseIsolated)
 	r.node.Missing = true
 	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, incident.AbortNodeGone, r.status().Abort)
+	assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
 	r.step()
 	assert.Empty(t, r.fence.Finalizers)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -30,7 +29,7 @@ func (r *rig) requireUnclear() {
 	assert.Equal(r.t, "OffUnclear", r.status().Hold.Reason)
 	assert.Contains(r.t, r.status().Hold.Message, "device vm reads off, and this fence has not switched it off")
 	assert.Equal(r.t, v1alpha1.PhasePowering, r.status().Phase)
-	assert.Equal(r.t, incident.ReleasedNo, r.status().Released)
+	assert.Equal(r.t, v1alpha1.ReleasedNo, r.status().Released)
 }
 
 func TestAmbiguousDeviceProvesWhatTheFenceItselfHasSwitchedOff(t *testing.T) {

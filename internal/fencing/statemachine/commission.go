@@ -6,7 +6,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // openCommission begins an incident that is a commission, and fixes its configuration.
@@ -14,7 +13,7 @@ func (t transition) openCommission(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseCommissioning)
 	s.Level, s.ConfigHash = 1, t.Plan.Hash
-	s.Commission = &incident.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
+	s.Commission = &v1alpha1.Commission{Asked: t.Fence.Annotations[v1alpha1.AnnotationCommission]}
 }
 
 // dropAsked removes the request when the record has it, or when it comes in the middle of another
@@ -80,11 +79,11 @@ func (t transition) commissioning() Step {
 func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
-	case rec.State == incident.DeviceOff:
+	case rec.State == v1alpha1.DeviceOff:
 		return nil
-	case rec.State == incident.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
+	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendCommissionOff(rec, level)
-	case rec.State == incident.DeviceOffIntent:
+	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, false, func(reason Reason) Step {
 			why := "cannot be read"
 			if reason == OffUnclear {
@@ -147,13 +146,13 @@ func (t transition) commissionObstacle(n Node, level int32) string {
 
 // sendCommissionOff sends the command that this process has just recorded, unless something has
 // changed since.
-func (t transition) sendCommissionOff(rec incident.Device, level int32) Step {
+func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
 	}
 	if why := t.commissionObstacle(n, level); why != "" {
 		return t.failCommission(IntentCancelled, why, cancel(rec.Device))
@@ -164,7 +163,7 @@ func (t transition) sendCommissionOff(rec incident.Device, level int32) Step {
 // awaitNodeDown waits until a node goes down after all its feeds were read off.
 func (t transition) awaitNodeDown(devices []Device) Step {
 	if t.s.Wait == nil {
-		return t.write(AllOff, t.give(incident.WaitDeparture))
+		return t.write(AllOff, t.give(v1alpha1.WaitDeparture))
 	}
 	n, step := t.present(lookEvery / 2)
 	if step != nil {
@@ -198,7 +197,7 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 		return p.read
 	}
 	return t.enter(NodeWentDown, v1alpha1.PhaseRestoring,
-		func(s *v1alpha1.Status) { s.Abort = incident.AbortCommission })
+		func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortCommission })
 }
 
 // failCommission ends a commission without a proof. What was switched off is switched on again.
@@ -208,7 +207,7 @@ func (t transition) failCommission(reason Reason, why string, changes ...func(*v
 		phase = v1alpha1.PhaseFinal
 	}
 	return t.enter(reason, phase, append(changes, func(s *v1alpha1.Status) {
-		s.Abort, s.Commission.Failed = incident.AbortCommission, why
+		s.Abort, s.Commission.Failed = v1alpha1.AbortCommission, why
 	})...)
 }
 
@@ -218,7 +217,7 @@ func (t transition) commissioned(n Node) Step {
 	var changes []func(*v1alpha1.Status)
 	switch {
 	case why != "":
-	case t.s.Abort != incident.AbortCommission:
+	case t.s.Abort != v1alpha1.AbortCommission:
 		why = "it did not come to its end: " + string(t.s.Abort)
 	case n.BootID == "" || n.BootID == t.s.BootID:
 		why, changes = "the node is back with the boot ID that it had before: its machine has not lost its power",
@@ -234,7 +233,7 @@ func (t transition) commissioned(n Node) Step {
 		return Act{Commission}
 	case t.further():
 		return t.enter(NextLevel, v1alpha1.PhaseCommissioning, func(s *v1alpha1.Status) {
-			s.Level, s.BootID, s.Abort = max(1, s.Level)+1, n.BootID, incident.AbortNone
+			s.Level, s.BootID, s.Abort = max(1, s.Level)+1, n.BootID, v1alpha1.AbortNone
 		})
 	default:
 		return t.enter(Commissioned, v1alpha1.PhaseFinal)

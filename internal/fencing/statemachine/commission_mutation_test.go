@@ -100,7 +100,7 @@ var commissionMutations = []mutation.Mutation{
 	},
 	{
 		Name: "whatever was stopped is proved", File: "commission.go",
-		Old: "	case t.s.Abort != incident.AbortCommission:\n", New: "	case false:\n",
+		Old: "	case t.s.Abort != v1alpha1.AbortCommission:\n", New: "	case false:\n",
 		Caught: "TestCommissionThatProvesNothing",
 	},
 	{

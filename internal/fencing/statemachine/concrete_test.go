@@ -11,7 +11,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 var (
@@ -87,20 +86,20 @@ func (c *scenario) input(s *State) Input {
 	status := &fence.Status
 	*status = v1alpha1.Status{
 		NodeUID: "uid", Incident: int64(s.Incident), Triggers: triggers, Phase: phases[s.Phase],
-		Progress: incident.Progress{
+		Progress: v1alpha1.Progress{
 			Abort: aborts[s.Abort], Retries: int32(s.Retries), Restarts: int32(s.Restarts), Level: int32(s.Level),
 			Operations: 9, Verified: s.Verified, Released: release[s.Released], DumpReleased: release[s.DumpReleased],
-			Taints: incident.Taints{Fence: s.Fenced},
+			Taints: v1alpha1.Taints{Fence: s.Fenced},
 		},
 	}
 	if s.Tainted {
-		status.Taints.OutOfService = incident.TaintOurs
+		status.Taints.OutOfService = v1alpha1.TaintOurs
 	}
 	switch s.Wait {
 	case 1:
-		status.Wait = &incident.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall)}
+		status.Wait = &v1alpha1.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall)}
 	case 2:
-		status.Wait = &incident.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall.Add(-time.Hour))}
+		status.Wait = &v1alpha1.Wait{Kind: waits[status.Phase], Since: metav1.NewMicroTime(now.Wall.Add(-time.Hour))}
 	}
 	if s.Manual {
 		status.Evidence = []v1alpha1.Evidence{{
@@ -126,13 +125,13 @@ func (c *scenario) input(s *State) Input {
 	for i := range c.plugs() {
 		p := &s.Plugs[i]
 		if p.State != dvNone || p.Touched {
-			d := incident.Device{
+			d := v1alpha1.Device{
 				Device: names[i], Level: c.levelOf(i), State: states[p.State], Tries: int32(p.Tries),
 				Restores: int32(p.Restores),
 				Touched:  p.Touched, SeenOff: p.SeenOff, FoundOff: p.FoundOff,
 			}
 			if p.State == dvOffIntent || p.State == dvOnIntent {
-				d.Op = &incident.Op{
+				d.Op = &v1alpha1.Op{
 					ID: names[i], Action: agent.ActionOff, Seq: int32(i),
 					DeadlineSeconds: int32(timeout / time.Second),
 				}
@@ -267,7 +266,7 @@ func (s *State) record(status *v1alpha1.Status) {
 	}
 	s.Released, s.Verified = index(release, status.Released), status.Verified
 	s.DumpReleased = index(release, status.DumpReleased)
-	s.Tainted, s.Fenced = status.Taints.OutOfService == incident.TaintOurs, status.Taints.Fence
+	s.Tainted, s.Fenced = status.Taints.OutOfService == v1alpha1.TaintOurs, status.Taints.Fence
 	s.Held = status.Hold != nil
 	s.SaidPaused = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionPaused)
 	s.Returned = meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReturned)

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // controller is the real state machine in the state, and what becomes of its step.
@@ -223,7 +223,7 @@ func (x *explorer) answers(s State) {
 		if on {
 			op = agent.ActionOn
 		}
-		return x.after(n, &in, Call{Device: names[i], Op: incident.Op{Action: op}}, Outcome{})
+		return x.after(n, &in, Call{Device: names[i], Op: v1alpha1.Op{Action: op}}, Outcome{})
 	}
 	n, bad := s, ""
 	if n.Plugs[i].RC = !on; on {

@@ -81,12 +81,12 @@
 // the wait, so that no time is lost after it. Such a reading proves nothing. It must be at most
 // 10 s old when the command is recorded; otherwise it is repeated.
 //
-// A device that reads off before its first command (FoundOff) was switched off by somebody else, who may
-// be working on the machine. It gets the command all the same, and proves that the machine is off if it is
-// Known, but it is not switched on again: the fence ends in GivenUp, and goes on to Final when the node
-// returns.
+// A device that reads off before its first command (FoundOff) was switched off by a person, who may be
+// working on the machine, or by another controller. It gets the command all the same, and proves that the
+// machine is off if it is Known, but it is not switched on again: the fence ends in GivenUp, and continues
+// to Final when the node returns.
 //
-// Some devices are ambiguous: they also read off while their machine is suspended, and its programs go on
+// Some devices are ambiguous: they also read off while their machine is suspended, and its programs continue
 // later. Their off proves something only if this process has commanded it, and the agent says that it
 // has found the device on and sent the command. Otherwise another level is used, or the fence waits for an
 // admin (OffUnclear).
@@ -112,7 +112,7 @@
 // The machine is off (Verified) when all feeds of a level were read off twice in one pass, and the
 // node was then read and is not Ready. Each part of the release repeats both. Neither may be older
 // than 1 s when something is removed from the node. If they are again and again, the record says so
-// (ProofTooOld), and the fence goes on. First the pods are listed and deleted by UID, until none is
+// (ProofTooOld), and the fence continues. First the pods are listed and deleted by UID, until none is
 // left. A quarter of a second later the node gets the taint node.kubernetes.io/out-of-service, which
 // detaches its volumes, even if nothing seems to be attached. The taint stays until the volumes are
 // detached, and is removed before the machine is switched on, because Kubernetes also detaches

@@ -9,7 +9,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
@@ -29,19 +28,19 @@ const (
 func (t transition) releaseDumpPods(n Node) Step {
 	freed := t.Memory.progress.deleted
 	switch {
-	case !t.Plan.Kdump, t.s.Released != incident.ReleasedNo, t.s.DumpReleased == incident.ReleasedDone:
+	case !t.Plan.Kdump, t.s.Released != v1alpha1.ReleasedNo, t.s.DumpReleased == v1alpha1.ReleasedDone:
 		return nil
-	case freed && t.s.DumpReleased == incident.ReleasedBegun:
+	case freed && t.s.DumpReleased == v1alpha1.ReleasedBegun:
 		return t.write(DumpPodsReleased, func(s *v1alpha1.Status) {
-			s.DumpReleased, s.Pods = incident.ReleasedDone, t.Memory.progress.pods
+			s.DumpReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
 		})
 	case !t.heard(dumpWithin), n.Ready, n.BootID != t.s.BootID:
 		return nil
 	case t.Policy.Admit.Verdict != Allow, t.Policy.Continue.Verdict != Allow: // whichever applies
 		return nil
-	case t.s.DumpReleased == incident.ReleasedNo:
+	case t.s.DumpReleased == v1alpha1.ReleasedNo:
 		return t.write(DumpSeen, func(s *v1alpha1.Status) {
-			s.DumpReleased = incident.ReleasedBegun
+			s.DumpReleased = v1alpha1.ReleasedBegun
 			prove(s, v1alpha1.Evidence{
 				Device: t.Fence.Node, Source: v1alpha1.SourceKdump,
 				Readings: []v1alpha1.Reading{{Power: agent.PowerOn, At: metav1.NewMicroTime(t.Dump.Wall)}},
@@ -56,7 +55,7 @@ func (t transition) releaseDumpPods(n Node) Step {
 
 // awaitDumpEnd waits for the end of a dump; nil: no dump needs the power.
 func (t transition) awaitDumpEnd(n Node) Step {
-	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == incident.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
+	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == v1alpha1.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
 		return nil
 	}
 	left := dumpOver - t.Now.SinceAtLeast(t.lastOfDump())
@@ -93,5 +92,5 @@ func (t transition) lastOfDump() clock.Reading {
 // powerTouched reports whether a command that takes the machine's power may have been sent in this
 // incident.
 func (t transition) powerTouched() bool {
-	return slices.ContainsFunc(t.s.Devices, func(d incident.Device) bool { return d.Touched && d.Level > 0 })
+	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched && d.Level > 0 })
 }

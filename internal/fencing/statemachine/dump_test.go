@@ -9,7 +9,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -67,7 +66,7 @@ func TestDumpReleasesPodsAndKeepsThePowerOn(t *testing.T) {
 		sources = append(sources, e.Source)
 	}
 	assert.Equal(t, v1alpha1.SourceKdump, sources[0])
-	assert.Equal(t, incident.ReleasedDone, r.status().DumpReleased)
+	assert.Equal(t, v1alpha1.ReleasedDone, r.status().DumpReleased)
 }
 
 func TestMachineThatComesBackAfterItsDumpKeepsItsPower(t *testing.T) {
@@ -79,7 +78,7 @@ func TestMachineThatComesBackAfterItsDumpKeepsItsPower(t *testing.T) {
 	r.node.BootID = "boot 2"
 	r.phase(v1alpha1.PhaseFinal)
 	assert.Empty(t, r.plugs["bmc"].commands)
-	assert.Equal(t, incident.ReleasedDone, r.status().DumpReleased)
+	assert.Equal(t, v1alpha1.ReleasedDone, r.status().DumpReleased)
 	assert.Empty(t, r.status().Released)
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // givenUp waits for an admin, or for a late return of the node.
@@ -42,7 +41,7 @@ func (t transition) givenUp() Step {
 			),
 		)
 	}
-	removed := n.Missing && t.s.Released == incident.ReleasedDone // as after delete-node
+	removed := n.Missing && t.s.Released == v1alpha1.ReleasedDone // as after delete-node
 	if (removed || powered && (t.gone(n) || t.cleared(n))) && t.forgotten() {
 		return Delete{}
 	}
@@ -56,7 +55,7 @@ func (t transition) givenUp() Step {
 // be read; nil: none of them was found on.
 func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
-		if _, configured := t.Plan.device(rec.Device); rec.State != incident.DeviceLeftOff || !configured {
+		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
 			continue
 		}
 		seen, ok := t.reading(rec.Device, lookSeldom)
@@ -78,7 +77,7 @@ func (t transition) another(n Node) bool {
 	case t.Trigger == nil, t.stopAsked(), n.Missing, n.Leaving, t.cleared(n):
 		return false
 	}
-	return n.UID != t.s.NodeUID || t.s.Abort == incident.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) ||
+	return n.UID != t.s.NodeUID || t.s.Abort == v1alpha1.AbortNodeGone || t.hasCondition(v1alpha1.ConditionReturned) ||
 		t.hasCondition(v1alpha1.ConditionDenied)
 }
 
@@ -124,8 +123,8 @@ func (t transition) reopen(reason Reason, n Node, open func(*v1alpha1.Status, No
 		archive(s, t.Now.Wall)
 		*s = v1alpha1.Status{
 			Incident: s.Incident, History: s.History,
-			Progress: incident.Progress{
-				Problems: s.Problems, Taints: incident.Taints{Fence: s.Taints.Fence},
+			Progress: v1alpha1.Progress{
+				Problems: s.Problems, Taints: v1alpha1.Taints{Fence: s.Taints.Fence},
 			},
 		}
 		open(s, n)

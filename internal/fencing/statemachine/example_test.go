@@ -7,7 +7,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -20,7 +19,7 @@ func ExampleTransition() {
 		power = agent.PowerOn
 	)
 	memory := statemachine.NewMemory(now)
-	for fence.Status.Released != incident.ReleasedDone {
+	for fence.Status.Released != v1alpha1.ReleasedDone {
 		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Memory: memory, Now: now})
 		before, outcome := fence.Status, statemachine.Outcome{Began: now}
 		switch step := step.(type) {

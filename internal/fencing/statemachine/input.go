@@ -7,7 +7,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Input is everything that a decision depends on.
@@ -81,5 +80,5 @@ type Node struct {
 	// BootID and ProviderID are those of its status and spec.
 	BootID, ProviderID string
 	// OutOfService is the owner of its out-of-service taint.
-	OutOfService incident.TaintOwner
+	OutOfService v1alpha1.TaintOwner
 }

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // detect gives a new record its first status.
@@ -32,7 +31,7 @@ func (t transition) detect() Step {
 func (t transition) open(s *v1alpha1.Status, n Node) {
 	identify(s, n)
 	enter(s, v1alpha1.PhaseDetected)
-	t.give(incident.WaitNotReadyFor)(s)
+	t.give(v1alpha1.WaitNotReadyFor)(s)
 	trigger := v1alpha1.Trigger{
 		Type: "Ready", Status: "Unknown",
 		Since: metav1.NewTime(t.Now.Wall.Truncate(time.Second)),
@@ -45,7 +44,7 @@ func (t transition) open(s *v1alpha1.Status, n Node) {
 	start := s.Problems.WindowStart
 	if start == nil || t.Now.Wall.Sub(start.Time) > window || t.Now.Wall.Before(start.Time) {
 		now := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
-		s.Problems = incident.Problems{WindowStart: &now, Starts: s.Problems.Starts}
+		s.Problems = v1alpha1.Problems{WindowStart: &now, Starts: s.Problems.Starts}
 	}
 	s.Problems.Count++
 }
@@ -135,7 +134,7 @@ func (t transition) isolating() Step {
 			return step
 		}
 	}
-	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(incident.WaitPower))
+	return t.enter(NodeIsolated, v1alpha1.PhaseIsolated, t.give(v1alpha1.WaitPower))
 }
 
 // isolation returns the methods of the cluster. The fence's own taint is always the first.
@@ -165,12 +164,12 @@ func (t transition) isolated() Step {
 	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
 		return t.ahead(step)
 	}
-	if t.s.Released == incident.ReleasedDone {
+	if t.s.Released == v1alpha1.ReleasedDone {
 		return t.enter(
 			AlreadyReleased,
 			v1alpha1.PhaseRestoring,
 			reread,
-			func(s *v1alpha1.Status) { s.Abort = incident.AbortNone },
+			func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNone },
 		)
 	}
 	if step := t.resolved(); step != nil {
@@ -226,10 +225,10 @@ func (t transition) ahead(step Step) Step {
 func reread(s *v1alpha1.Status) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
-		if d.Touched && (d.State == incident.DeviceOn || d.State == incident.DeviceLeftOff) {
-			d.State = incident.DeviceSeenOn
+		if d.Touched && (d.State == v1alpha1.DeviceOn || d.State == v1alpha1.DeviceLeftOff) {
+			d.State = v1alpha1.DeviceSeenOn
 			if d.SeenOff {
-				d.State = incident.DeviceOff
+				d.State = v1alpha1.DeviceOff
 			}
 		}
 		d.Restores = 0

@@ -7,7 +7,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Memory is what one process has seen and done for one record. It is lost with the process, which
@@ -19,7 +18,7 @@ type Memory struct {
 	unsent string        // ID of the operation that it has recorded and not sent
 
 	waits clock.Reading // since when it knows the wait in the record
-	own   incident.Wait // the wait that it has begun then; zero: another process has
+	own   v1alpha1.Wait // the wait that it has begun then; zero: another process has
 	held  clock.Reading // when it last reported why nothing happens
 
 	node    Node
@@ -73,7 +72,7 @@ type progress struct {
 	tainted, deleted, detached, untainted bool
 	// when the pods were gone, when the rest was last counted, and when the taint was gone
 	emptied, awaited, freed clock.Reading
-	pods                    incident.Pods
+	pods                    v1alpha1.Pods
 }
 
 // NewMemory returns the memory of a process that starts with a record, also after a restart.
@@ -92,7 +91,7 @@ func (m Memory) Adopt(now clock.Reading, s *v1alpha1.Status) Memory {
 }
 
 // hasBegun reports whether this process has begun a wait.
-func (m *Memory) hasBegun(w *incident.Wait) bool {
+func (m *Memory) hasBegun(w *v1alpha1.Wait) bool {
 	return w != nil && w.Kind == m.own.Kind && w.Since.Equal(&m.own.Since)
 }
 
@@ -111,7 +110,7 @@ type Outcome struct {
 	// Powers are the results of a [Read], in the order of its devices.
 	Powers []agent.Power
 	// Pods counts the pods that the release has listed and deleted.
-	Pods incident.Pods
+	Pods v1alpha1.Pods
 	// Left is set if the part of the release is not complete and must be repeated.
 	Left bool
 }
@@ -159,7 +158,7 @@ func (m *Memory) wrote(before *v1alpha1.Status, step Write, o Outcome) {
 	if after.Wait != nil && (before.Wait == nil || *after.Wait != *before.Wait) {
 		m.waits, m.own = o.Began, *after.Wait
 		if o.Failed {
-			m.own = incident.Wait{}
+			m.own = v1alpha1.Wait{}
 		}
 	}
 	if o.Failed { // what was seen may belong to another phase

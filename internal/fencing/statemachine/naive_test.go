@@ -3,7 +3,6 @@ package statemachine
 import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // decide is Transition, seen through a mutation: what it is shown, or what it answers, is as in a
@@ -32,7 +31,7 @@ func (x *explorer) decide(s *State, in *Input) Step {
 			}
 		}
 	case d.OnBeforeRelease && w.Reason == ReleaseBegun:
-		return Call{Device: names[0], Op: incident.Op{Action: agent.ActionOn}}
+		return Call{Device: names[0], Op: v1alpha1.Op{Action: agent.ActionOn}}
 	case d.GiveUpSilently && w.Reason == RestartsUsedUp:
 		w.Reason = Ended
 		enter(&w.Status, v1alpha1.PhaseGivenUp)
@@ -109,7 +108,7 @@ func (x *explorer) show(s *State) {
 
 func (x *explorer) restoreLevelOnly(in *Input) Step {
 	all := in.Fence.Status.Devices
-	var some []incident.Device
+	var some []v1alpha1.Device
 	for _, rec := range all {
 		if rec.Level == max(1, in.Fence.Status.Level) {
 			some = append(some, rec)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
@@ -96,7 +95,7 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 			r.node.UID = "other"
 			r.node.Ready, r.node.Failing = true, false
 			r.phase(v1alpha1.PhaseGivenUp)
-			assert.Equal(t, incident.AbortNodeGone, r.status().Abort)
+			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
 			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
 			assert.NotContains(t, r.methods, statemachine.MarkSchedulable)
 		})
@@ -180,8 +179,8 @@ func TestMethods(t *testing.T) {
 		r = newRig(t, plan(false))
 		r.failing["detach-volumes"] = 3
 		r.until(statemachine.IsolationFailed)
-		assert.Equal(t, incident.StepIsolation, r.status().Step)
-		assert.Equal(t, incident.StageError, r.status().Status)
+		assert.Equal(t, v1alpha1.StepIsolation, r.status().Step)
+		assert.Equal(t, v1alpha1.StageError, r.status().Status)
 	})
 	t.Run("may fail if they need not succeed", func(t *testing.T) {
 		r := newRig(t, plan(true))
@@ -193,7 +192,7 @@ func TestMethods(t *testing.T) {
 		r := newRig(t, plan(false))
 		r.failing["attach"] = 3
 		r.until(statemachine.RecoveryFailed)
-		assert.Equal(t, incident.StepRecovery, r.status().Step)
+		assert.Equal(t, v1alpha1.StepRecovery, r.status().Step)
 		r.phase(v1alpha1.PhaseFinal)
 		assert.Equal(t, []agent.Action{off, on}, r.plugs["bmc"].commands)
 	})
@@ -255,7 +254,7 @@ func TestPowerThatStaysOff(t *testing.T) {
 	r := newRig(t, plan)
 	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
-	assert.Equal(t, incident.ReleasedDone, r.status().Released)
+	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
 
 	plan.DeleteNode = true

@@ -9,7 +9,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // switchOff returns the next step to switch a device off; nil if it was read off in this incident.
@@ -18,11 +17,11 @@ import (
 func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
-	case rec.State == incident.DeviceOff:
+	case rec.State == v1alpha1.DeviceOff:
 		return nil
-	case rec.State == incident.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
+	case rec.State == v1alpha1.DeviceOffIntent && rec.Op.ID == t.Memory.unsent:
 		return t.sendOff(rec, level)
-	case rec.State == incident.DeviceOffIntent:
+	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, further, failed)
 	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
 		// The device was or may have been off in this incident, and is on: another person has
@@ -78,7 +77,7 @@ func (t transition) intend(reason Reason, d Device, level int32, action agent.Ac
 	return t.write(reason, func(s *v1alpha1.Status) {
 		rec := device(s, d.Name)
 		if rec == nil {
-			s.Devices = append(s.Devices, incident.Device{Device: d.Name, Level: level})
+			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Name, Level: level})
 			rec = &s.Devices[len(s.Devices)-1]
 		}
 		if action == agent.ActionOff {
@@ -87,12 +86,12 @@ func (t transition) intend(reason Reason, d Device, level int32, action agent.Ac
 				s.Problems.Starts = s.Problems.Starts[max(0, len(s.Problems.Starts)-maxStarts):]
 			}
 			rec.FoundOff = rec.FoundOff || !rec.Touched && before == agent.PowerOff
-			rec.State, rec.Touched = incident.DeviceOffIntent, true
+			rec.State, rec.Touched = v1alpha1.DeviceOffIntent, true
 			rec.Tries++
 			s.ConfigHash = t.Plan.Hash
 			s.Hold = nil
 		} else {
-			rec.State = incident.DeviceOnIntent
+			rec.State = v1alpha1.DeviceOnIntent
 			rec.Restores++
 		}
 		rec.Op = &op
@@ -105,13 +104,13 @@ func (t transition) intend(reason Reason, d Device, level int32, action agent.Ac
 
 // sendOff sends the command that this process has just recorded, unless the node has returned
 // since.
-func (t transition) sendOff(rec incident.Device, level int32) Step {
+func (t transition) sendOff(rec v1alpha1.Device, level int32) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
 	case t.returnedBeforeCommand(level, n):
 		return t.returned(IntentCancelled, cancel(rec.Device))
 	}
@@ -127,7 +126,7 @@ func (t transition) returnedBeforeCommand(level int32, n Node) bool {
 	return t.spared(n)
 }
 
-func (t transition) call(rec incident.Device) Step {
+func (t transition) call(rec v1alpha1.Device) Step {
 	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
 }
 
@@ -136,13 +135,13 @@ func (t transition) call(rec incident.Device) Step {
 func cancel(name string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
 		d := device(s, name)
-		d.State, d.Op = incident.DeviceSeenOn, nil
+		d.State, d.Op = v1alpha1.DeviceSeenOn, nil
 	}
 }
 
 // afterOffCommand finds out the effect of a command to switch off, sent by this process or an
 // earlier one. The answer to the command does not count.
-func (t transition) afterOffCommand(d Device, rec incident.Device, further bool, failed func(Reason) Step) Step {
+func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
 	seen, ok := t.reading(d.Name, recent)
 	if !ok {
 		return Read{[]string{d.Name}}
@@ -170,7 +169,7 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 	if seen.power == agent.PowerOn {
 		return t.write(OffSpent, func(s *v1alpha1.Status) {
 			rec := device(s, d.Name)
-			rec.State, rec.Op, rec.FoundOff = incident.DeviceSeenOn, nil, false
+			rec.State, rec.Op, rec.FoundOff = v1alpha1.DeviceSeenOn, nil, false
 		})
 	}
 	if seen.power == agent.PowerOff {
@@ -190,7 +189,7 @@ func (t transition) afterOffCommand(d Device, rec incident.Device, further bool,
 }
 
 // proves reports whether a reading of off after a command proves that the machine is off.
-func proves(d Device, rec incident.Device, seen deviceReading) bool {
+func proves(d Device, rec v1alpha1.Device, seen deviceReading) bool {
 	return !d.Ambiguous || rec.Op != nil && rec.Op.ID == seen.sent
 }
 
@@ -210,7 +209,7 @@ func (t transition) offSeen(name string, seen deviceReading) Step {
 			e.Op = rec.Op.ID
 		}
 		prove(s, e)
-		rec.State, rec.SeenOff, rec.Op = incident.DeviceOff, true, nil
+		rec.State, rec.SeenOff, rec.Op = v1alpha1.DeviceOff, true, nil
 	})
 }
 
@@ -237,7 +236,7 @@ func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Dur
 
 // quiet returns nil if a reading was taken when no command could be under way. The agent of an
 // earlier process may have outlived it, for as long as its call had.
-func (t transition) quiet(d Device, rec incident.Device, seen deviceReading) Step {
+func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
 	settle := d.settle()
 	if !seen.called {
 		settle += t.callOf(d, rec)
@@ -264,8 +263,8 @@ func (t transition) rest(whole time.Duration, why string) Step {
 		landed, open := true, false
 		for _, d := range level {
 			switch recorded(t.s, d.Name).State {
-			case incident.DeviceOff:
-			case incident.DeviceOffIntent:
+			case v1alpha1.DeviceOff:
+			case v1alpha1.DeviceOffIntent:
 				open = true
 				wait.Watch = append(wait.Watch, d.Name)
 				seen, ok := t.reading(d.Name, recent)
@@ -282,7 +281,7 @@ func (t transition) rest(whole time.Duration, why string) Step {
 }
 
 // callOf is the maximum duration of another process's call to a device.
-func (t transition) callOf(d Device, rec incident.Device) time.Duration {
+func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
 	timeout := d.timeout()
 	if rec.Op != nil {
 		timeout = max(timeout, time.Duration(rec.Op.DeadlineSeconds)*time.Second)

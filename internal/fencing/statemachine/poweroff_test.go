@@ -11,7 +11,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -50,7 +49,7 @@ func TestWhatSomebodyElseHasSwitchedOffIsNotSwitchedOn(t *testing.T) {
 			}
 			r.until(statemachine.Ended)
 			assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
-			assert.Equal(t, incident.ReleasedDone, r.status().Released)
+			assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
 			complete := meta.FindStatusCondition(r.status().Conditions, v1alpha1.ConditionComplete)
 			require.NotNil(t, complete)
 			assert.Equal(t, "off before the fence, and not by it: bmc. Somebody may be working on the machine: switch "+
@@ -119,7 +118,7 @@ func TestCommandIsSentAgainOnlyAfterItHasSettled(t *testing.T) {
 	r.until(statemachine.PowerFailed)
 	assert.Equal(t, []agent.Action{off, off, off}, r.plugs["bmc"].commands, "as often as a step may be tried")
 	assert.Equal(t, v1alpha1.PhaseError, r.status().Phase)
-	assert.Equal(t, incident.StageError, r.status().Status)
+	assert.Equal(t, v1alpha1.StageError, r.status().Status)
 }
 
 func TestUnreadableDeviceGetsOneCommand(t *testing.T) {
@@ -199,7 +198,7 @@ func TestDeviceThatSomebodySwitchesOnIsNotSwitchedOffAgain(t *testing.T) {
 	r.until(statemachine.Contradicted)
 	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
-	assert.Equal(t, incident.AbortGaveUp, r.status().Abort)
+	assert.Equal(t, v1alpha1.AbortGaveUp, r.status().Abort)
 }
 
 func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
@@ -281,7 +280,7 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 		assert.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
 		r.shown = func(n *statemachine.Node) { n.Ready, n.Failing = true, false }
 		r.rest(20 * time.Second)
-		assert.Equal(t, incident.AbortNodeReady, r.status().Abort, "the node is looked at nevertheless")
+		assert.Equal(t, v1alpha1.AbortNodeReady, r.status().Abort, "the node is looked at nevertheless")
 	})
 	t.Run("before it the new one counts", func(t *testing.T) {
 		r := newRig(t, bmc())

@@ -2,7 +2,6 @@ package statemachine
 
 import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // booting waits for the node of a machine with power to report.
@@ -31,14 +30,14 @@ func (t transition) recovering() Step {
 	case step != nil:
 		return step
 	case !t.cleared(n):
-		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(incident.WaitBootGrace))
+		return t.enter(LostAgain, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
 	case !t.back(n):
 		return Wait{For: lookEvery / 2, Why: "the node is shown Ready, and has to renew its Lease"}
 	}
 	if t.s.Commission != nil {
 		return t.commissioned(n)
 	}
-	if t.s.Taints == (incident.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == incident.ReleasedNo {
+	if t.s.Taints == (v1alpha1.Taints{}) && len(t.s.Devices) == 0 && t.s.Released == v1alpha1.ReleasedNo {
 		// Nothing was done, so nothing must be undone, which needs no configuration.
 		return t.enter(Recovered, v1alpha1.PhaseFinal)
 	}
@@ -76,7 +75,7 @@ func (t transition) recovering() Step {
 		if step := t.restore(*rec); step != nil {
 			return step
 		}
-		if rec.State == incident.DeviceLeftOff {
+		if rec.State == v1alpha1.DeviceLeftOff {
 			return t.fail(RecoveryFailed)
 		}
 	}
@@ -84,7 +83,7 @@ func (t transition) recovering() Step {
 		if step := t.restore(rec); step != nil {
 			return step
 		}
-		if rec.State == incident.DeviceLeftOff {
+		if rec.State == v1alpha1.DeviceLeftOff {
 			return t.fail(RecoveryFailed)
 		}
 	}
@@ -108,17 +107,17 @@ func (t transition) failed() Step {
 	case step != nil:
 		return step
 	case t.back(n):
-		return t.abort(Returned, incident.AbortNodeReady)
+		return t.abort(Returned, v1alpha1.AbortNodeReady)
 	}
 	if step := t.rest(or(t.Plan.RestartDelay, DefaultRestartDelay), "the flow starts again"); step != nil {
 		return step
 	}
 	if t.s.Restarts >= t.Plan.restarts() {
-		return t.abort(RestartsUsedUp, incident.AbortGaveUp)
+		return t.abort(RestartsUsedUp, v1alpha1.AbortGaveUp)
 	}
 	return t.enter(FlowRestarted, v1alpha1.PhaseDetected, func(s *v1alpha1.Status) {
 		s.Restarts++
-		s.Level, s.Abort = 0, incident.AbortNone
+		s.Level, s.Abort = 0, v1alpha1.AbortNone
 		for i := range s.Devices {
 			s.Devices[i].Tries = 0
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // releasing releases the workloads of a machine that was proved to have no power, part by part.
@@ -13,7 +12,7 @@ import (
 // on.
 func (t transition) releasing() Step {
 	done := &t.Memory.progress
-	ours := t.s.Taints.OutOfService == incident.TaintOurs
+	ours := t.s.Taints.OutOfService == v1alpha1.TaintOurs
 	// the only thing left to do to the node is to remove our taint
 	awaiting := done.deleted && (done.tainted || !ours)
 	detached := awaiting && t.s.Wait != nil &&
@@ -36,12 +35,12 @@ func (t transition) releasing() Step {
 	}
 	begin := deadline{from, proofWithin}
 	switch {
-	case t.s.Released == incident.ReleasedNo, t.s.Taints.OutOfService == incident.TaintNone:
+	case t.s.Released == v1alpha1.ReleasedNo, t.s.Taints.OutOfService == v1alpha1.TaintNone:
 		// From here on, our taint may be on the node, and pods may be deleted.
 		return t.write(ReleaseBegun, func(s *v1alpha1.Status) {
-			s.Released, s.Taints.OutOfService, s.Wait = incident.ReleasedBegun, incident.TaintOurs, nil
-			if t.Memory.node.OutOfService == incident.TaintForeign {
-				s.Taints.OutOfService = incident.TaintForeign
+			s.Released, s.Taints.OutOfService, s.Wait = v1alpha1.ReleasedBegun, v1alpha1.TaintOurs, nil
+			if t.Memory.node.OutOfService == v1alpha1.TaintForeign {
+				s.Taints.OutOfService = v1alpha1.TaintForeign
 			}
 		})
 	case !done.deleted:
@@ -51,7 +50,7 @@ func (t transition) releasing() Step {
 	case t.s.Wait == nil:
 		return t.write(PodsDeleted, func(s *v1alpha1.Status) {
 			s.Pods = done.pods
-			t.give(incident.WaitDetach)(s)
+			t.give(v1alpha1.WaitDetach)(s)
 		})
 	case !detached:
 		const every = time.Second
@@ -68,9 +67,9 @@ func (t transition) releasing() Step {
 
 func (t transition) workloadsFreed() Step {
 	return t.enter(WorkloadsFreed, v1alpha1.PhaseRestoring, func(s *v1alpha1.Status) {
-		s.Released, s.Abort = incident.ReleasedDone, incident.AbortNone
-		if s.Taints.OutOfService == incident.TaintOurs {
-			s.Taints.OutOfService = incident.TaintNone
+		s.Released, s.Abort = v1alpha1.ReleasedDone, v1alpha1.AbortNone
+		if s.Taints.OutOfService == v1alpha1.TaintOurs {
+			s.Taints.OutOfService = v1alpha1.TaintNone
 		}
 	})
 }
@@ -97,13 +96,13 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	p := t.pass(devices)
 	switch {
 	case p.on, !manual && !t.off(devices):
-		return clock.Reading{}, t.abort(Contradicted, incident.AbortGaveUp)
+		return clock.Reading{}, t.abort(Contradicted, v1alpha1.AbortGaveUp)
 	case p.unknown && !manual:
 		if step := t.unreadable(p.oldest); step != nil {
 			return clock.Reading{}, step
 		}
 		if t.s.Retries+1 >= t.Plan.retries() {
-			return clock.Reading{}, t.abort(PassUnread, incident.AbortGaveUp)
+			return clock.Reading{}, t.abort(PassUnread, v1alpha1.AbortGaveUp)
 		}
 		return clock.Reading{}, t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
 	case len(devices) > 0 && (p.missing || p.age > within):
@@ -114,7 +113,7 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 	case step != nil:
 		return clock.Reading{}, step
 	case n.Ready:
-		return clock.Reading{}, t.abort(Returned, incident.AbortNodeReady)
+		return clock.Reading{}, t.abort(Returned, v1alpha1.AbortNodeReady)
 	}
 	if len(devices) > 0 && p.age > t.Now.SinceAtMost(t.Memory.looked) {
 		return p.oldest, nil
@@ -135,7 +134,7 @@ func (t transition) confirmed() bool {
 // releaseStorage releases the pods whose storage the node cannot reach any more; nil when they are
 // released.
 func (t transition) releaseStorage(devices []string) Step {
-	if len(devices) == 0 || t.s.StorageReleased == incident.ReleasedDone {
+	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
 		return nil
 	}
 	var all []Device
@@ -145,7 +144,7 @@ func (t transition) releaseStorage(devices []string) Step {
 	p := t.pass(all)
 	switch {
 	case p.on:
-		return t.abort(Contradicted, incident.AbortGaveUp)
+		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
@@ -164,8 +163,8 @@ func (t transition) releaseStorage(devices []string) Step {
 	case n.Ready: // its pods may be writing: they are not released, and its storage stays cut off
 		return t.hold("NodeReady", "the node is Ready: the pods that use the storage it cannot reach are not released",
 			0)
-	case t.s.StorageReleased == incident.ReleasedNo:
-		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = incident.ReleasedBegun })
+	case t.s.StorageReleased == v1alpha1.ReleasedNo:
+		return t.write(StorageCut, func(s *v1alpha1.Status) { s.StorageReleased = v1alpha1.ReleasedBegun })
 	case !t.Memory.progress.deleted:
 		from := t.Memory.looked
 		if p.age > t.Now.SinceAtMost(from) {
@@ -174,6 +173,6 @@ func (t transition) releaseStorage(devices []string) Step {
 		return Release{Part: DeletePods, Storage: devices, begin: deadline{from, proofWithin}}
 	}
 	return t.write(StorageFreed, func(s *v1alpha1.Status) {
-		s.StorageReleased, s.Pods = incident.ReleasedDone, t.Memory.progress.pods
+		s.StorageReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods
 	})
 }

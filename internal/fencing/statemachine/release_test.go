@@ -9,7 +9,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -49,36 +48,36 @@ func TestTaintGoesWhenTheMachineIsSwitchedOn(t *testing.T) {
 	r.pass(10 * time.Second)
 	r.plugs["bmc"].on = true
 	r.until(statemachine.Contradicted)
-	assert.Equal(t, incident.TaintOurs, r.node.OutOfService)
+	assert.Equal(t, v1alpha1.TaintOurs, r.node.OutOfService)
 	r.until(statemachine.TaintRemoved)
-	assert.Equal(t, incident.TaintNone, r.node.OutOfService)
+	assert.Equal(t, v1alpha1.TaintNone, r.node.OutOfService)
 }
 
 func TestReleaseEndsWhen(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*rig)
 		reason  statemachine.Reason
-		abort   incident.Abort
+		abort   v1alpha1.Abort
 	}{
 		"the node is shown Ready": {
 			func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
-			statemachine.Returned, incident.AbortNodeReady,
+			statemachine.Returned, v1alpha1.AbortNodeReady,
 		},
 		"the node is another": {
 			func(r *rig) { r.node.UID = "other" }, statemachine.NodeGone,
-			incident.AbortNodeGone,
+			v1alpha1.AbortNodeGone,
 		},
 		"the node is deleted": {
 			func(r *rig) { r.node.Missing = true }, statemachine.NodeGone,
-			incident.AbortNodeGone,
+			v1alpha1.AbortNodeGone,
 		},
 		"a feed is on": {
 			func(r *rig) { r.plugs["bmc"].on = true }, statemachine.Contradicted,
-			incident.AbortGaveUp,
+			v1alpha1.AbortGaveUp,
 		},
 		"a feed is not readable": {
 			func(r *rig) { r.plugs["bmc"].silent = true }, statemachine.PassUnread,
-			incident.AbortGaveUp,
+			v1alpha1.AbortGaveUp,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,9 +95,9 @@ func TestReleaseEndsWhen(t *testing.T) {
 
 func TestTaintOfSomebodyElseIsLeftAlone(t *testing.T) {
 	r := newRig(t, bmc())
-	r.node.OutOfService = incident.TaintForeign
+	r.node.OutOfService = v1alpha1.TaintForeign
 	r.phase(v1alpha1.PhaseFinal)
-	assert.Equal(t, incident.TaintForeign, r.node.OutOfService)
+	assert.Equal(t, v1alpha1.TaintForeign, r.node.OutOfService)
 	assert.NotContains(t, r.transcript(), "Taint\n")
 	assert.NotContains(t, r.transcript(), "Untaint")
 	assert.Contains(t, r.transcript(), "DeletePods")
@@ -119,7 +118,7 @@ func TestTaintComesAfterThePodsAreGone(t *testing.T) {
 		statemachine.DeletePods, statemachine.DeletePods, statemachine.DeletePods, statemachine.Taint,
 		statemachine.AwaitDetach, statemachine.Untaint,
 	}, parts)
-	assert.Equal(t, incident.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
+	assert.Equal(t, v1alpha1.Pods{Listed: 3, Deleted: 3}, r.status().Pods)
 }
 
 // What the process before has deleted may not be known everywhere yet, and what it meant to delete
@@ -201,7 +200,7 @@ func TestStorageComesBackOnlyForARebootedMachine(t *testing.T) {
 	r := newRig(t, storage())
 	assert.Equal(t, []string{"port"}, next[statemachine.Release](r).Storage)
 	r.phase(v1alpha1.PhaseIsolated)
-	require.Equal(t, incident.ReleasedDone, r.status().StorageReleased)
+	require.Equal(t, v1alpha1.ReleasedDone, r.status().StorageReleased)
 	r.back()
 	r.rest(time.Hour)
 	assert.Equal(t, "RestartNeeded", r.status().Hold.Reason)
@@ -264,7 +263,7 @@ func TestStorageWithAPathThatCannotBeCut(t *testing.T) {
 			r := newRig(t, plan)
 			r.plugs[deaf].deaf = true
 			r.phase(v1alpha1.PhaseIsolated)
-			assert.Equal(t, incident.ReleasedNo, r.status().StorageReleased)
+			assert.Equal(t, v1alpha1.ReleasedNo, r.status().StorageReleased)
 			assert.NotContains(t, r.transcript(), "DeletePods")
 			r.restart() // the next process finds the same
 			r.phase(v1alpha1.PhaseReleasing)

@@ -5,19 +5,18 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // restoring switches on every device that the fence has switched off, or may have. One that it has found
-// off is left: somebody may be working on the machine. First it removes our out-of-service taint, which
+// off is left: a person may be working on the machine. First it removes our out-of-service taint, which
 // would detach volumes from a running machine. The last device comes first: devices of a level may get
 // their power from those of the next one, as a BMC does.
 func (t transition) restoring() Step {
-	if t.s.Taints.OutOfService == incident.TaintOurs {
+	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
 	}
 	for _, rec := range slices.Backward(t.s.Devices) {
-		if rec.Level == 0 && t.s.Abort == incident.AbortNone {
+		if rec.Level == 0 && t.s.Abort == v1alpha1.AbortNone {
 			continue // of the recovery step
 		}
 		if step := t.restore(rec); step != nil {
@@ -32,7 +31,7 @@ func (t transition) untaint() Step {
 		return Release{Part: Untaint}
 	}
 	return t.freed(func() Step {
-		return t.write(TaintRemoved, func(s *v1alpha1.Status) { s.Taints.OutOfService = incident.TaintNone })
+		return t.write(TaintRemoved, func(s *v1alpha1.Status) { s.Taints.OutOfService = v1alpha1.TaintNone })
 	})
 }
 
@@ -40,16 +39,16 @@ func (t transition) untaint() Step {
 func (t transition) restored() Step {
 	leftOff := false
 	for _, d := range t.s.Devices {
-		leftOff = leftOff || d.State == incident.DeviceLeftOff
+		leftOff = leftOff || d.State == v1alpha1.DeviceLeftOff
 	}
 	switch t.s.Abort {
-	case incident.AbortStopHold, incident.AbortNodeGone, incident.AbortGaveUp:
+	case v1alpha1.AbortStopHold, v1alpha1.AbortNodeGone, v1alpha1.AbortGaveUp:
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	if !leftOff {
-		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(incident.WaitBootGrace))
+		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
 	}
-	if !t.Plan.DeleteNode || t.s.Abort != incident.AbortNone {
+	if !t.Plan.DeleteNode || t.s.Abort != v1alpha1.AbortNone {
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	switch done := &t.Memory.progress; {
@@ -63,7 +62,7 @@ func (t transition) restored() Step {
 	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
 }
 
-// deleteNode deletes the Node, unless it works again, or somebody else was first: another process of
+// deleteNode deletes the Node, unless it works again, or another client was first: another process of
 // ours, whose answer was lost, or an autoscaler.
 func (t transition) deleteNode() Step {
 	n, look := t.node(lookEvery / 2)
@@ -80,9 +79,9 @@ func (t transition) deleteNode() Step {
 
 // restore returns the next step to switch a device on, or to leave it off and say so in the record;
 // nil: done.
-func (t transition) restore(rec incident.Device) Step {
+func (t transition) restore(rec v1alpha1.Device) Step {
 	switch rec.State {
-	case incident.DeviceUntouched, incident.DeviceOn, incident.DeviceLeftOff:
+	case v1alpha1.DeviceUntouched, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff:
 		return nil
 	}
 	if rec.Op != nil && rec.Op.ID == t.Memory.unsent {
@@ -102,7 +101,7 @@ func (t transition) restore(rec incident.Device) Step {
 	switch {
 	case !ok:
 		return Read{[]string{rec.Device}}
-	case rec.State == incident.DeviceOffIntent && seen.power == agent.PowerOff && proves(d, rec, seen):
+	case rec.State == v1alpha1.DeviceOffIntent && seen.power == agent.PowerOff && proves(d, rec, seen):
 		return t.offSeen(rec.Device, seen)
 	}
 	// While a command may still take effect, a reading proves nothing, even if it is as
@@ -117,7 +116,7 @@ func (t transition) restore(rec incident.Device) Step {
 }
 
 // onSeen records that a device reads on when no command to it can be under way.
-func (t transition) onSeen(rec incident.Device, seen deviceReading) Step {
+func (t transition) onSeen(rec v1alpha1.Device, seen deviceReading) Step {
 	return t.write(OnSeen, func(s *v1alpha1.Status) {
 		rec := device(s, rec.Device)
 		e := v1alpha1.Evidence{Device: rec.Device, Readings: readings(seen), Source: v1alpha1.SourceAgent}
@@ -125,12 +124,12 @@ func (t transition) onSeen(rec incident.Device, seen deviceReading) Step {
 			e.Op = rec.Op.ID
 		}
 		prove(s, e)
-		rec.State, rec.Op = incident.DeviceOn, nil
+		rec.State, rec.Op = v1alpha1.DeviceOn, nil
 	})
 }
 
 // powerOn switches on a device that reads off or cannot be read, unless it must be left.
-func (t transition) powerOn(d Device, rec incident.Device, seen deviceReading) Step {
+func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) Step {
 	off := seen.power == agent.PowerOff
 	if t.leaves(rec) {
 		return t.leave(rec.Device, off)
@@ -139,9 +138,9 @@ func (t transition) powerOn(d Device, rec incident.Device, seen deviceReading) S
 	switch {
 	case look != nil:
 		return look
-	case t.gone(n) && t.s.Abort != incident.AbortNodeGone:
-		return t.abort(NodeGone, incident.AbortNodeGone)
-	case rec.Level == 0 && !t.clean(n) && t.s.Abort == incident.AbortNodeReady:
+	case t.gone(n) && t.s.Abort != v1alpha1.AbortNodeGone:
+		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
+	case rec.Level == 0 && !t.clean(n) && t.s.Abort == v1alpha1.AbortNodeReady:
 		return t.hold(
 			"RestartNeeded",
 			"pods were released whose storage this node could not reach: restart the machine before it gets it back",
@@ -156,7 +155,7 @@ func (t transition) powerOn(d Device, rec incident.Device, seen deviceReading) S
 }
 
 // leaves reports whether a device must not be switched on.
-func (t transition) leaves(rec incident.Device) bool {
+func (t transition) leaves(rec v1alpha1.Device) bool {
 	// A machine that worked before its commission gets its power back, unlike those that
 	// have failed.
 	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
@@ -165,26 +164,26 @@ func (t transition) leaves(rec incident.Device) bool {
 
 // leavesDevices reports whether no device may be switched on any more.
 func (t transition) leavesDevices() bool {
-	return t.s.Abort == incident.AbortStopHold || t.s.Abort == incident.AbortNodeGone
+	return t.s.Abort == v1alpha1.AbortStopHold || t.s.Abort == v1alpha1.AbortNodeGone
 }
 
 // clean reports whether no program still runs on the machine that ran when its storage was cut off.
 func (t transition) clean(n Node) bool {
-	return t.s.StorageReleased == incident.ReleasedNo || t.s.Released == incident.ReleasedDone ||
+	return t.s.StorageReleased == v1alpha1.ReleasedNo || t.s.Released == v1alpha1.ReleasedDone ||
 		n.BootID != "" && n.BootID != t.s.BootID
 }
 
 func (t transition) leave(name string, off bool) Step {
 	return t.write(LeftOff, func(s *v1alpha1.Status) {
 		rec := device(s, name)
-		rec.State, rec.Op = incident.DeviceLeftOff, nil
+		rec.State, rec.Op = v1alpha1.DeviceLeftOff, nil
 		rec.SeenOff = rec.SeenOff || off
 	})
 }
 
 // giveUpDevice leaves a device that is no longer configured, once no command to it can be under
 // way.
-func (t transition) giveUpDevice(d Device, rec incident.Device) Step {
+func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
 	if left := d.settle() + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
@@ -193,13 +192,13 @@ func (t transition) giveUpDevice(d Device, rec incident.Device) Step {
 
 // sendOn sends the command that this process has just recorded, unless the machine may now belong
 // to another node.
-func (t transition) sendOn(rec incident.Device) Step {
+func (t transition) sendOn(rec v1alpha1.Device) Step {
 	n, look := t.node(callWithin)
 	switch {
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(IntentCancelled, incident.AbortNodeGone, cancel(rec.Device))
+		return t.abort(IntentCancelled, v1alpha1.AbortNodeGone, cancel(rec.Device))
 	case t.leavesDevices():
 		return t.write(IntentCancelled, cancel(rec.Device))
 	}

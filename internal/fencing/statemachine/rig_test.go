@@ -13,7 +13,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -149,7 +148,7 @@ func (r *rig) back() { r.node.Ready, r.node.Failing, r.renews = true, false, tru
 
 func (r *rig) touched() bool {
 	for _, d := range r.status().Devices {
-		if d.Touched && d.Level > 0 && d.State == incident.DeviceOnIntent || d.State == incident.DeviceOn {
+		if d.Touched && d.Level > 0 && d.State == v1alpha1.DeviceOnIntent || d.State == v1alpha1.DeviceOn {
 			return true
 		}
 	}
@@ -206,7 +205,7 @@ func (r *rig) step() statemachine.Step {
 		r.line("%s %s", step.Op.Action, step.Device)
 		p := r.plugs[step.Device]
 		if step.Op.Action == agent.ActionOn {
-			require.NotEqual(r.t, incident.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
+			require.NotEqual(r.t, v1alpha1.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
 				r.transcript())
 		}
 		p.commands = append(p.commands, step.Op.Action)
@@ -285,12 +284,12 @@ func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
 	case statemachine.Taint:
 		require.False(r.t, r.emptied < 0 || r.elapsed() < r.emptied+250*time.Millisecond,
 			"the successors of pods may be deleted:\n%s", r.transcript())
-		r.node.OutOfService = incident.TaintOurs
+		r.node.OutOfService = v1alpha1.TaintOurs
 	case statemachine.Untaint:
-		r.node.OutOfService = incident.TaintNone
+		r.node.OutOfService = v1alpha1.TaintNone
 	case statemachine.DeletePods:
 		r.pods = max(0, r.pods-10)
-		o.Left, o.Pods = r.pods > 0, incident.Pods{Listed: 3, Deleted: 3}
+		o.Left, o.Pods = r.pods > 0, v1alpha1.Pods{Listed: 3, Deleted: 3}
 	case statemachine.AwaitDetach:
 		o.Left = r.volumes > 0
 		r.volumes = max(0, r.volumes-1)

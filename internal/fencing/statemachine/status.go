@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 const (
@@ -25,30 +24,30 @@ func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 	s.Phase, s.Retries, s.Wait, s.Hold = phase, 0, nil, nil
 	switch phase {
 	case v1alpha1.PhaseDetected:
-		s.Step, s.Status = incident.StepIsolation, incident.StageNew
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageNew
 	case v1alpha1.PhaseIsolating:
-		s.Step, s.Status = incident.StepIsolation, incident.StageRunning
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageRunning
 	case v1alpha1.PhaseIsolated:
-		s.Step, s.Status = incident.StepIsolation, incident.StageDone
+		s.Step, s.Status = v1alpha1.StepIsolation, v1alpha1.StageDone
 	case v1alpha1.PhasePowering,
 		v1alpha1.PhaseVerifying,
 		v1alpha1.PhaseReleasing,
 		v1alpha1.PhaseRestoring,
 		v1alpha1.PhaseCommissioning:
-		s.Step, s.Status = incident.StepPowerManagement, incident.StageRunning
+		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageRunning
 	case v1alpha1.PhaseBooting:
-		s.Step, s.Status = incident.StepPowerManagement, incident.StageDone
+		s.Step, s.Status = v1alpha1.StepPowerManagement, v1alpha1.StageDone
 	case v1alpha1.PhaseRecovering:
-		s.Step, s.Status = incident.StepRecovery, incident.StageRunning
+		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageRunning
 	case v1alpha1.PhaseFinal:
-		s.Step, s.Status = incident.StepRecovery, incident.StageFinal
+		s.Step, s.Status = v1alpha1.StepRecovery, v1alpha1.StageFinal
 	case v1alpha1.PhaseError, v1alpha1.PhaseGivenUp: // of the failed step
-		s.Status = incident.StageError
+		s.Status = v1alpha1.StageError
 	}
 }
 
 // device returns the record of a device; nil: it was not touched in this incident.
-func device(s *v1alpha1.Status, name string) *incident.Device {
+func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
 	for i := range s.Devices {
 		if s.Devices[i].Device == name {
 			return &s.Devices[i]
@@ -58,11 +57,11 @@ func device(s *v1alpha1.Status, name string) *incident.Device {
 }
 
 // recorded returns the record of a device, or a zero value.
-func recorded(s *v1alpha1.Status, name string) incident.Device {
+func recorded(s *v1alpha1.Status, name string) v1alpha1.Device {
 	if rec := device(s, name); rec != nil {
 		return *rec
 	}
-	return incident.Device{}
+	return v1alpha1.Device{}
 }
 
 // prove records a reading or a confirmation. A device has one entry for off and one for on: later
@@ -109,8 +108,8 @@ func archive(s *v1alpha1.Status, now time.Time) {
 func off(s *v1alpha1.Status) (off, unknown []string) {
 	for _, d := range s.Devices {
 		switch {
-		case !d.Touched, d.State == incident.DeviceOn, d.State == incident.DeviceSeenOn:
-		case d.State == incident.DeviceOff, d.SeenOff && d.State == incident.DeviceLeftOff:
+		case !d.Touched, d.State == v1alpha1.DeviceOn, d.State == v1alpha1.DeviceSeenOn:
+		case d.State == v1alpha1.DeviceOff, d.SeenOff && d.State == v1alpha1.DeviceLeftOff:
 			off = append(off, d.Device)
 		default:
 			unknown = append(unknown, d.Device)
@@ -123,7 +122,7 @@ func off(s *v1alpha1.Status) (off, unknown []string) {
 func foundOff(s *v1alpha1.Status) string {
 	var plugs []string
 	for _, d := range s.Devices {
-		if d.FoundOff && d.State == incident.DeviceLeftOff {
+		if d.FoundOff && d.State == v1alpha1.DeviceLeftOff {
 			plugs = append(plugs, d.Device)
 		}
 	}
@@ -138,7 +137,7 @@ func foundOff(s *v1alpha1.Status) string {
 func conclude(s *v1alpha1.Status, now time.Time) {
 	if s.Commission != nil && s.Phase == v1alpha1.PhaseGivenUp && s.Commission.Failed == "" {
 		s.Commission.Failed = "it did not come to its end: " + string(s.Abort)
-		if s.Abort == incident.AbortCommission {
+		if s.Abort == v1alpha1.AbortCommission {
 			s.Commission.Failed = "the machine was switched off, and its node did not come back"
 		}
 	}
@@ -157,7 +156,7 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	}
 	reason, message := string(s.Phase), ""
 	if s.Phase == v1alpha1.PhaseGivenUp {
-		reason, message = string(or(s.Abort, incident.Abort(LeftOff))), foundOff(s)
+		reason, message = string(or(s.Abort, v1alpha1.Abort(LeftOff))), foundOff(s)
 	}
 	set(v1alpha1.ConditionComplete, yes(s.Phase.Ended()), reason, message)
 	switch off, unknown := off(s); {
@@ -172,11 +171,11 @@ func conclude(s *v1alpha1.Status, now time.Time) {
 	default:
 		set(v1alpha1.ConditionPoweredOff, metav1.ConditionFalse, "On", "")
 	}
-	set(v1alpha1.ConditionReleased, yes(s.Released == incident.ReleasedDone), string(or(s.Released, "No")), "")
+	set(v1alpha1.ConditionReleased, yes(s.Released == v1alpha1.ReleasedDone), string(or(s.Released, "No")), "")
 	set(v1alpha1.ConditionStopped, yes(s.Phase.Ended() && stopped(s.Abort)), reason, "")
 }
 
 // stopped reports whether an admin, or the deletion of the record, ended the fence.
-func stopped(abort incident.Abort) bool {
-	return abort == incident.AbortStopHold || abort == incident.AbortStopRestore
+func stopped(abort v1alpha1.Abort) bool {
+	return abort == v1alpha1.AbortStopHold || abort == v1alpha1.AbortStopRestore
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Step is the next action of a controller: a [Write], [Look], [Read], [Call], [Act], [Release],
@@ -29,7 +28,7 @@ type Read struct{ Devices []string }
 // Call sends a command to a device. The record already has it as the open operation of the device.
 type Call struct {
 	Device string
-	Op     incident.Op
+	Op     v1alpha1.Op
 	begin  deadline
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // Maximum ages of what decisions rest on, and intervals.
@@ -121,17 +120,17 @@ func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*
 
 // abort returns the write that enters Restoring before the workloads were released. A stop is
 // permanent: later reasons do not replace it, and if it leaves devices off, none is switched on.
-func (t transition) abort(reason Reason, why incident.Abort, changes ...func(*v1alpha1.Status)) Step {
+func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
-		why = incident.AbortStopHold
+		why = v1alpha1.AbortStopHold
 	}
 	return t.enter(reason, v1alpha1.PhaseRestoring, append(changes, func(s *v1alpha1.Status) { s.Abort = why })...)
 }
 
 // give returns a change that starts a wait.
-func (t transition) give(kind incident.WaitKind) func(*v1alpha1.Status) {
+func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	since := metav1.NewMicroTime(t.Now.Wall.Truncate(time.Microsecond)) // as it is stored
-	return func(s *v1alpha1.Status) { s.Wait = &incident.Wait{Kind: kind, Since: since} }
+	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: since} }
 }
 
 // left returns the rest of the wait in the record, by the clock of this process since it knows the
@@ -172,7 +171,7 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 }
 
 // trouble returns the write that says that this process does not get on, unless the record says it. The
-// fence goes on: the next try may succeed.
+// fence continues: the next try may succeed.
 func (t transition) trouble() Step {
 	trouble := t.Trouble
 	if trouble.Reason == "" || t.s.Phase == "" || t.s.Phase.Ended() ||
@@ -211,7 +210,7 @@ func (t transition) node(age time.Duration) (Node, Step) {
 func (t transition) present(age time.Duration) (Node, Step) {
 	n, step := t.node(age)
 	if step == nil && t.gone(n) {
-		step = t.abort(NodeGone, incident.AbortNodeGone)
+		step = t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	}
 	return n, step
 }
@@ -239,17 +238,17 @@ func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) S
 		change(s)
 	}
 	for _, d := range s.Devices {
-		if d.Touched && d.State != incident.DeviceOn && d.State != incident.DeviceUntouched {
-			return t.abort(reason, incident.AbortNodeReady, changes...)
+		if d.Touched && d.State != v1alpha1.DeviceOn && d.State != v1alpha1.DeviceUntouched {
+			return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
 		}
 	}
-	if s.Taints.OutOfService == incident.TaintOurs {
-		return t.abort(reason, incident.AbortNodeReady, changes...)
+	if s.Taints.OutOfService == v1alpha1.TaintOurs {
+		return t.abort(reason, v1alpha1.AbortNodeReady, changes...)
 	}
 	return t.enter(
 		reason,
 		v1alpha1.PhaseRecovering,
-		append(changes, func(s *v1alpha1.Status) { s.Abort = incident.AbortNodeReady })...)
+		append(changes, func(s *v1alpha1.Status) { s.Abort = v1alpha1.AbortNodeReady })...)
 }
 
 // allowed returns nil if the policy allows, otherwise a step.
@@ -258,14 +257,14 @@ func (t transition) allowed(a Answer) Step {
 	case Allow:
 		return nil
 	case Deny:
-		return t.abort(Denied, incident.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
+		return t.abort(Denied, v1alpha1.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
 	}
 	return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 }
 
 // touched reports whether a command to switch something off may have been sent in this incident.
 func (t transition) touched() bool {
-	return slices.ContainsFunc(t.s.Devices, func(d incident.Device) bool { return d.Touched })
+	return slices.ContainsFunc(t.s.Devices, func(d v1alpha1.Device) bool { return d.Touched })
 }
 
 // level returns the number of the level in use, from 1, and its devices.
@@ -294,7 +293,7 @@ func (t transition) fail(reason Reason) Step {
 	if stopped(t.s.Abort) || t.s.Commission != nil {
 		return t.enter(reason, v1alpha1.PhaseGivenUp)
 	}
-	return t.enter(reason, v1alpha1.PhaseError, t.give(incident.WaitRestartDelay))
+	return t.enter(reason, v1alpha1.PhaseError, t.give(v1alpha1.WaitRestartDelay))
 }
 
 // pinned returns nil if the plan has the plugs that this incident began with, otherwise a step.
@@ -324,10 +323,10 @@ func (t transition) resolved() Step {
 // operation returns the next operation. Jobs of the controller have its ID as their name. It has the
 // UID of the record, as incidents and operations are counted from 1 again in the next record of the
 // node: the Job of another operation must not be taken for its own.
-func (t transition) operation(action agent.Action, d Device) incident.Op {
+func (t transition) operation(action agent.Action, d Device) v1alpha1.Op {
 	uid := strings.ReplaceAll(string(t.Fence.UID), "-", "")
 	seq := t.s.Operations + 1
-	return incident.Op{
+	return v1alpha1.Op{
 		ID:     fmt.Sprintf("fence-%s-%d-%d", uid[:min(10, len(uid))], t.s.Incident, seq),
 		Action: action, Seq: seq, DeadlineSeconds: int32(d.timeout() / time.Second),
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // verifying reads every feed of the level and the node once more.
@@ -21,7 +20,7 @@ func (t transition) verifying() Step {
 		return t.fail(PowerFailed)
 	case p.on:
 		// Never a second command: a person wants this machine on, or the device is not its own.
-		return t.abort(Contradicted, incident.AbortGaveUp)
+		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
@@ -79,7 +78,7 @@ func (t transition) verifying() Step {
 // incident.
 func (t transition) off(devices []Device) bool {
 	for _, d := range devices {
-		if rec := device(t.s, d.Name); rec == nil || rec.State != incident.DeviceOff {
+		if rec := device(t.s, d.Name); rec == nil || rec.State != v1alpha1.DeviceOff {
 			return false
 		}
 	}
@@ -94,14 +93,14 @@ func (t transition) repinned() Step {
 	}
 	n, look := t.node(lookEvery / 2)
 	switch {
-	case t.s.Taints.OutOfService == incident.TaintOurs:
+	case t.s.Taints.OutOfService == v1alpha1.TaintOurs:
 		return t.untaint()
 	case look != nil:
 		return look
 	case t.gone(n):
-		return t.abort(NodeGone, incident.AbortNodeGone)
+		return t.abort(NodeGone, v1alpha1.AbortNodeGone)
 	case n.Ready:
-		return t.abort(Returned, incident.AbortNodeReady)
+		return t.abort(Returned, v1alpha1.AbortNodeReady)
 	}
 	return wait
 }

@@ -2,7 +2,6 @@ package statemachine
 
 import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // The record as an index: phases, reasons of an abort and states of a device in the order of their
@@ -14,19 +13,19 @@ var (
 		v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseError, v1alpha1.PhaseGivenUp,
 		v1alpha1.PhaseFinal,
 	}
-	aborts = []incident.Abort{
-		incident.AbortNone, incident.AbortNodeReady, incident.AbortStopHold,
-		incident.AbortStopRestore, incident.AbortGaveUp, incident.AbortNodeGone,
+	aborts = []v1alpha1.Abort{
+		v1alpha1.AbortNone, v1alpha1.AbortNodeReady, v1alpha1.AbortStopHold,
+		v1alpha1.AbortStopRestore, v1alpha1.AbortGaveUp, v1alpha1.AbortNodeGone,
 	}
-	states = []incident.DeviceState{
-		incident.DeviceUntouched, incident.DeviceOffIntent, incident.DeviceSeenOn,
-		incident.DeviceOff, incident.DeviceOnIntent, incident.DeviceOn, incident.DeviceLeftOff,
+	states = []v1alpha1.DeviceState{
+		v1alpha1.DeviceUntouched, v1alpha1.DeviceOffIntent, v1alpha1.DeviceSeenOn,
+		v1alpha1.DeviceOff, v1alpha1.DeviceOnIntent, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff,
 	}
-	release = []incident.Released{incident.ReleasedNo, incident.ReleasedBegun, incident.ReleasedDone}
-	waits   = map[v1alpha1.Phase]incident.WaitKind{
-		v1alpha1.PhaseDetected: incident.WaitNotReadyFor,
-		v1alpha1.PhaseIsolated: incident.WaitPower, v1alpha1.PhaseReleasing: incident.WaitDetach,
-		v1alpha1.PhaseBooting: incident.WaitBootGrace, v1alpha1.PhaseError: incident.WaitRestartDelay,
+	release = []v1alpha1.Released{v1alpha1.ReleasedNo, v1alpha1.ReleasedBegun, v1alpha1.ReleasedDone}
+	waits   = map[v1alpha1.Phase]v1alpha1.WaitKind{
+		v1alpha1.PhaseDetected: v1alpha1.WaitNotReadyFor,
+		v1alpha1.PhaseIsolated: v1alpha1.WaitPower, v1alpha1.PhaseReleasing: v1alpha1.WaitDetach,
+		v1alpha1.PhaseBooting: v1alpha1.WaitBootGrace, v1alpha1.PhaseError: v1alpha1.WaitRestartDelay,
 	}
 )
 

@@ -77,7 +77,7 @@ const (
 	Assign   Verb = "assign"   // give it to its owner on the ring
 	Restore  Verb = "restore"  // set the label that its record calls for
 	Drain    Verb = "drain"    // ask its shard to let go
-	Withdraw Verb = "withdraw" // remove the drain label: its shard goes on
+	Withdraw Verb = "withdraw" // remove the drain label: its shard continues
 	Probe    Verb = "probe"    // ask a shard that may be at work to acknowledge that it is not
 	Seal     Verb = "seal"     // write its record again, without the records of other objects beside it
 	Annul    Verb = "annul"    // discard a record that no sharder wrote; probe those that may be at work
@@ -124,7 +124,7 @@ func (d Decision) Why() string {
 	case Reread:
 		return fmt.Sprintf("whether shard %q is at work is not known before its Lease has been read", d.About.Shard)
 	case Annul:
-		return fmt.Sprintf("its record names an epoch of shard %q that has never been, and counts as none",
+		return fmt.Sprintf("its record is ignored: it names an epoch of shard %q that never existed",
 			d.Record.Shard)
 	case Assign:
 		return fmt.Sprintf("no shard works on it, and it belongs to shard %q", d.Label)
@@ -133,7 +133,7 @@ func (d Decision) Why() string {
 	case Drain:
 		return fmt.Sprintf("it belongs to another shard than %q", d.Label)
 	case Withdraw:
-		return fmt.Sprintf("it belongs to shard %q again, or somebody else has set the drain label", d.Label)
+		return fmt.Sprintf("it belongs to shard %q again, or a user has set the drain label", d.Label)
 	case Suspend:
 		return "shards have crashed one after another while they had it"
 	case Probe:
@@ -299,7 +299,7 @@ func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 // carried out.
 func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == Gather }
 
-// Origin is where the children of a root are that is to be assigned.
+// Origin is where the children of a root are that needs an owner.
 type Origin struct {
 	// Any says that they may be with any shard.
 	Any bool

@@ -2,7 +2,7 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Widget is to be painted.
+// Widget is an object that the operator paints.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -20,7 +20,7 @@ type Widget struct {
 
 // WidgetSpec is what a user wants.
 type WidgetSpec struct {
-	// Colour is that in which the Widget is to be painted.
+	// Colour is the colour that the operator paints the Widget in.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -39,7 +39,7 @@ const (
 	madeAnnotation = "chaos.bellwether.dev/made"
 
 	workers = 16
-	resync  = 15 * time.Second // work also goes on without changes
+	resync  = 15 * time.Second // work also continues without changes
 )
 
 // work is the controller.

@@ -36,7 +36,7 @@ func run(ctx context.Context) error {
 	flag.DurationVar(&config.Interval, "interval", 0, "between heartbeats")
 	flag.DurationVar(&config.ExpireAfter, "expire-after", 0, "until others are removed")
 	flag.StringVar(&config.Settings, "settings", "", "name of the ConfigMap with the run-time setting")
-	flag.BoolVar(&config.PublishEndpoints, "publish-endpoints", false, "publish Endpoints, too")
+	flag.BoolVar(&config.PublishEndpoints, "publish-endpoints", false, "also publish Endpoints")
 	flag.StringVar(&config.PodUID, "incarnation", "", "UID of the Pod")
 	kubeconfig := flag.String("kubeconfig", "", "path")
 	leases := flag.Bool("leases", false, "register by Leases")

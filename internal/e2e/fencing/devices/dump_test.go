@@ -15,7 +15,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/kdump"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // dumpSender is what a dump kernel runs.
@@ -69,5 +68,5 @@ func TestDump(t *testing.T) {
 			assert.GreaterOrEqual(t, command.At.Sub(released.Evidence[0].Readings[0].At.Time), timeout)
 		}
 	}
-	assert.Equal(t, incident.ReleasedDone, s.record().Status.Released)
+	assert.Equal(t, v1alpha1.ReleasedDone, s.record().Status.Released)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // What really happened is judged by what the devices have done and when, and by what the API server
@@ -113,5 +112,5 @@ func (s *site) requireNotFenced() {
 	assert.NotNil(s.t, s.pod(podPlain))
 	f := s.record()
 	assert.False(s.t, f.Status.Verified, "%+v", f.Status)
-	assert.Equal(s.t, incident.ReleasedNo, f.Status.Released)
+	assert.Equal(s.t, v1alpha1.ReleasedNo, f.Status.Released)
 }

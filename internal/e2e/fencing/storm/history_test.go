@@ -15,7 +15,6 @@ import (
 	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // history is every version of every record, in the order in which they were stored.
@@ -153,7 +152,7 @@ func (h *history) most() int {
 		switch f.Status.Phase {
 		case v1alpha1.PhaseBooting, v1alpha1.PhaseRecovering, v1alpha1.PhaseFinal, v1alpha1.PhaseGivenUp:
 		default:
-			if slices.ContainsFunc(f.Status.Devices, func(d incident.Device) bool { return d.Touched }) {
+			if slices.ContainsFunc(f.Status.Devices, func(d v1alpha1.Device) bool { return d.Touched }) {
 				switched[f.Node] = true
 			}
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/incident"
 )
 
 // 60 of 100 nodes are lost at once. It is not they who have failed: nothing is done to any, by the
@@ -59,7 +58,7 @@ func TestLossOf60Of100FencesNoNode(t *testing.T) {
 	w.quiet()
 	for _, node := range lost {
 		f := w.history.ended(node)
-		assert.Equal(t, incident.AbortNodeReady, f.Status.Abort)
+		assert.Equal(t, v1alpha1.AbortNodeReady, f.Status.Abort)
 		assert.Empty(t, f.Status.Devices)
 		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
 	}
@@ -119,8 +118,8 @@ func TestLossOf30Of100FencesThemAll(t *testing.T) {
 		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
 		assert.Equal(t, 1, w.rack.Count(node, "power", agent.ActionOn), node)
 		assert.True(t, f.Status.Verified)
-		assert.Equal(t, incident.ReleasedDone, f.Status.Released)
-		assert.Equal(t, incident.AbortNone, f.Status.Abort)
+		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
+		assert.Equal(t, v1alpha1.AbortNone, f.Status.Abort)
 		require.Len(t, f.Status.Problems.Starts, 1)
 		starts = append(starts, f.Status.Problems.Starts[0].Time)
 	}
@@ -194,7 +193,7 @@ func TestOtherTriggers(t *testing.T) {
 		f := w.history.last()[node]
 		assert.Equal(t, 1, w.cuts(node), node)
 		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
-		assert.Equal(t, incident.ReleasedDone, f.Status.Released)
+		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
 		assert.True(t, w.rack.On(node))
 	}
 	assert.Equal(t, []string{isolated}, w.where(marked))

@@ -33,7 +33,7 @@ func (c *controller) newWork(config *rest.Config) (*work, error) {
 	return &work{client.CoreV1().ConfigMaps(c.namespace), c.namespace, c.lease, c.writes}, nil
 }
 
-// run goes on from what the cache shows, until ctx has ended.
+// run continues from what the cache shows, until ctx has ended.
 func (w *work) run(ctx context.Context, store cache.Store) {
 	n := w.shown(store)
 	fmt.Println("works", time.Now().UnixNano(), n)

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	name := flag.String("name", "", "of the replica")
-	stubborn := flag.Bool("stubborn", false, "ignore SIGTERM, and have a child in another session that does, too")
+	stubborn := flag.Bool("stubborn", false, "ignore SIGTERM, and have a child in another session that also does")
 	after := flag.Duration("exit-after", time.Hour, "how long to run")
 	code := flag.Int("exit-code", 0, "what to exit with")
 	leave := flag.Bool("leave", false, "leave a child behind")

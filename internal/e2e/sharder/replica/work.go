@@ -125,7 +125,7 @@ func (w *worker) control(ctx context.Context, r api.Resource, store cache.Store)
 	ticks := time.NewTicker(look)
 	defer ticks.Stop()
 	var mu sync.Mutex
-	rests := map[types.UID]time.Time{} // until when; zero: somebody is at work
+	rests := map[types.UID]time.Time{} // until when; zero: a shard is at work
 	for ctx.Err() == nil {
 		for _, item := range store.List() {
 			obj := item.(*unstructured.Unstructured)

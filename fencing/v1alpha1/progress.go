@@ -1,4 +1,4 @@
-package incident
+package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,8 +128,8 @@ type Device struct {
 	//
 	// +optional
 	Touched bool `json:"touched,omitempty"`
-	// FoundOff is set when it was read off before the first command: somebody else has switched it off. It
-	// is not switched on again.
+	// FoundOff is set when it was read off before the first command: an operator or another controller
+	// had switched it off. It is not switched on again.
 	//
 	// +optional
 	FoundOff bool `json:"foundOff,omitempty"`
