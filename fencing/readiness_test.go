@@ -53,7 +53,8 @@ func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
 		"seen on once, and belied by now": {
 			port: on, bmc: lies, a: lies, b: on, known: true,
 			problem: "device bmc: reads off while the node works: it feeds another machine or reports a wrong " +
-				"state\ndevice pdu-a: reads off while the node works: it feeds another machine or reports a wrong state",
+				"state\ndevice pdu-a: reads off while the node works: it feeds another machine or reports a " +
+				"wrong state",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -222,7 +222,7 @@ func TestThrottlingIsSaid(t *testing.T) {
 		})
 		c.start(t)
 		time.Sleep(time.Minute)
-		said := c.logs.FilterMessage("request failed, will be tried again").All()
+		said := c.logs.FilterMessage("request failed, retrying").All()
 		require.Len(t, said, 2)
 		for i, verb := range []string{"watch", "get"} {
 			assert.Equal(t, verb+" Lease ns/l: the API server answered 429 Too Many Requests and asked to try again "+

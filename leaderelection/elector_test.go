@@ -275,7 +275,7 @@ func TestFailedRenewalIsTriedAgainUntilTheDeadline(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, r.IsLeader())
 		assert.Empty(t, r.losses())
-		assert.Equal(t, 2, r.logs.FilterMessage("request failed, will be tried again").Len(), "said once for each verb")
+		assert.Equal(t, 2, r.logs.FilterMessage("request failed, retrying").Len(), "said once for each verb")
 		assert.Equal(t, 2, r.logs.FilterMessage("request succeeds again").Len())
 		assert.NoError(t, r.stop())
 	})

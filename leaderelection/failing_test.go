@@ -24,7 +24,7 @@ func unauthorized(string) error { return apierrors.NewUnauthorized("Unauthorized
 // failures returns what was logged of failing requests since the last call: for how long, and the error.
 func failures(r *replica) (all []string) {
 	for _, line := range r.logs.TakeAll() {
-		if fields := line.ContextMap(); line.Message == "request failed, will be tried again" {
+		if fields := line.ContextMap(); line.Message == "request failed, retrying" {
 			all = append(all, fmt.Sprintf("%v: %v", fields["for"], fields["error"]))
 		}
 	}

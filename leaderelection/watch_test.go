@@ -43,7 +43,7 @@ func TestAWatchThatFailsIsSaidOnce(t *testing.T) {
 		}
 		time.Sleep(9 * time.Minute)
 		for _, r := range []*replica{leader, candidate} {
-			said := r.logs.FilterMessage("request failed, will be tried again").All()
+			said := r.logs.FilterMessage("request failed, retrying").All()
 			require.Len(t, said, 1)
 			assert.Contains(t, said[0].ContextMap()["error"], "watch Lease ns/l")
 			r.set(&r.refuse, nil)

@@ -89,7 +89,7 @@ func (w *watches) start(parent context.Context, o watchable) bool {
 			w.cluster.sayOnce("polling instead of watching "+o.resource+
 				": succession takes up to a poll interval longer, and idle candidates send requests", zap.Error(err))
 		case parent.Err() == nil:
-			w.cluster.failures.Note("watch "+o.resource, err, "watch failed: polling and retrying", "")
+			w.cluster.failures.Note("watch "+o.resource, err, "watch failed, retrying", "")
 		}
 		w.postpone(o, refused)
 		return false

@@ -1,40 +1,315 @@
-// Package sharder distributes the objects of a Kubernetes controller over its replicas. Each
-// replica works on its own part, so the controller scales out, and no two replicas work on one
-// object at a time.
+// Package sharder divides the objects of a Kubernetes controller among its replicas. Each replica
+// works on its own part, so the controller scales out, and no two replicas work on one object at a
+// time. There is nothing to install: no webhook, no custom resource, no database.
+//
+// Package replica makes a replica from one client configuration:
+//
+//	r, err := replica.New(config, replica.Config{
+//		Namespace: ns, Ring: "checksums", Logger: log,
+//		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps")}},
+//	})
+//	...
+//	client, err := kubernetes.NewForConfig(r.ShardConfig) // writes only while the replica holds its lease
+//	...
+//	return r.Run(ctx, func(ctx context.Context) error {
+//		source := shard.ListerWatcher(client.CoreV1().ConfigMaps(""), client)
+//		informer := r.Shard.NewInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+//		return shard.RunController(ctx, r.Shard, informer, 4, reconcile)
+//	}, nil)
+//
+// examples/sharding is a complete program, and examples/controllerruntime one with
+// controller-runtime.
 //
 // All replicas are equal. Each is a shard: it holds a Lease of its own as its heartbeat (package
-// shardlease), and lists, watches and works on the objects that carry its label. One of them,
-// elected, is also the sharder. It follows the Leases, assigns each object to a shard by consistent
-// hashing (package ring), and moves objects when shards come and go. All state is in labels and
-// annotations on the objects: there is no webhook, no custom resource, no database. Shards continue
-// to work on their objects while no sharder runs.
+// shardlease), and lists, watches and works on the objects that carry its label (package shard). One
+// of them, elected, is also the sharder, which is what this package has. It follows the Leases,
+// assigns each object to a shard by consistent hashing (package ring), and moves objects when shards
+// come and go. All state is in labels and annotations on the objects. Shards continue to work on
+// their objects while no sharder runs.
 //
-// In main, without error handling:
+// A program that makes the parts itself composes them with [Replica], which ends the work, the
+// sharder and the lease in this order. The elector ([leaderelection.Elector.WrapTransport]) guards
+// the sharder's clients, not the lease. They must have no rate limit: QPS -1 in the rest.Config. The
+// default of client-go is 5 requests per second; a sharder that its client delays logs a warning.
 //
-//	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-//	resources := []api.Resource{{GVR: configMaps}}
-//	lease, _ := shardlease.New(leaseClient, shardlease.Config{Namespace: ns, Ring: "checksum"})
-//	config.Wrap(lease.WrapTransport) // clients made from config write only while the lease is held
-//	worker, _ := shard.New(metadata, mapper, lease, shard.Config{Resources: resources})
-//	elector, _ := leaderelection.New(leaseClient, leaderelection.Config{
-//		Namespace: ns, Name: "checksum-sharder", OnLost: func(error) {},
+// # Guarantees
+//
+//   - No two processes execute [shard.Shard.Do] for one object at a time, nor for objects of one
+//     family, a root and its children. This holds for any latency, clocks, order of events,
+//     restarts, partitions, changes of the sharder, lost responses, and edits of labels and
+//     annotations, except those named below.
+//   - Work on an object that has moved begins on caches that show what the former shard has written
+//     to the object and its children. Package shard says what that covers.
+//   - Every object is given to a living shard when faults have ended.
+//   - A new object that others do not write has a living owner within a second after a sharder
+//     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). A shard that is
+//     Away is waited for.
+//   - The sharder holds in memory only the objects that it is busy with: its memory does not depend
+//     on how many are assigned.
+//   - A resource that cannot be listed or is not served, or whose children are not, delays only its
+//     own objects. [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
+//   - A drained shard gets no objects, and lets go of each that it has when work on it has ended. If
+//     no other shard is left, it gets objects again (TestADrainedShardLetsGo,
+//     TestAllShardsCannotBeDrained).
+//   - An object whose reconciliation ends the process takes no other object down with it
+//     (TestAnObjectThatCrashesItsShardsIsHeldBack), as described below.
+//   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
+//     time (TestAnObjectThatNoShardOwnsSaysSo).
+//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp from
+//     their children, costs up to 13 writes of the sharder for each of them in the first 10 minutes,
+//     and then one in 5 minutes. Each pause is reported
+//     (TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely,
+//     TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely).
+//   - A sharder that has lost its election writes nothing harmful: what it had already sent either
+//     comes first, or is refused.
+//
+// # Not guaranteed
+//
+//   - A record that is forged, or replayed together with the labels of that time, for example from
+//     an exported manifest or a backup put back over the same object; hand-edited epochs or holders
+//     of Leases; the ring's history deleted while objects are without records. Let only the sharder
+//     and the shards write those.
+//   - A restore of etcd from a backup: restart all replicas.
+//   - A request that is already at the server outlives the Do that sent it.
+//   - Work on a root does not end when a child of it gets another root: before it touches a child, it
+//     has to look whose child it is. A child whose new root moves just then goes with it at once, also
+//     if there is work on the child as one of the former root. So does a child that loses its label.
+//   - An object that Resource.Selector no longer selects stays with its shard until work on it has
+//     ended. If it is selected again before that, in a write that also removes its record, two shards
+//     may work on it for a moment.
+//   - A child whose label was removed or changed by others is missing from the caches of its root's
+//     shard until the sharder has put it back. Work that creates what it does not find there should
+//     ask the API server first, or give a child a name that follows from its root's.
+//   - A child that was not stamped is invisible to the shard that has created it until the sharder
+//     has labelled it, which takes longer if no sharder runs. Deterministic names keep such a child
+//     from being created twice.
+//   - A root waits for its next shard for as long as one of its children cannot be patched; the
+//     sharder logs that.
+//   - A child with an invalid controller owner reference belongs to no shard, and so does one whose
+//     root is gone: it is left to the garbage collector. A child without a controller, and with several
+//     owners that have such Children, belongs to none either; the sharder logs that
+//     (TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner).
+//   - A process that is stopped or starved acts on what it knew until it is scheduled: see
+//     KernelDeadline of package shardlease.
+//   - No shard works on an object that moves between two living shards: usually for milliseconds,
+//     but for as long as work on it takes in the old shard ([Hooks].OnOverdue).
+//
+// # Children
+//
+// Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of
+// their own. As [api.Resource].Children they are always with the shard of their root, the object
+// that their controller owner reference names; without a controller, their only owner of a kind with
+// such Children. They have the label, and no record. [shard.Shard.Do] for a child asks whether work on
+// its root may begin, and counts as work on the root.
+//
+//	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that
+//	                       of its root's shard
+//	a root is handed over  when no work on it is left, its children are given to the next shard
+//	                       first, and then the root
+//	a user edits a label   the sharder finds a child without a shard at once, and one of a shard
+//	                       that is gone by the next scan; a child with another shard than its root's
+//	                       is found by that shard, which marks it with the drain label within half a
+//	                       minute
+//	a child gets another   the shard that it is with marks it with the drain label when it has no
+//	root                   work on the child any more. It cancels that work after AckGrace
+//
+// A root's record says which version of its children the shard's caches must show before work on
+// the family begins. A shard sees all children that its predecessor has created, and all that
+// existed before the ring. Those that it creates itself it sees as soon as its caches show them, as
+// usual. It also never sees a child that its predecessor has deleted. The children that are left get a
+// later version when they move, and caches reach that. If none is left, the record has the version
+// of the list that showed none. A shard waits for it if its cache still shows a child. A root
+// without a record may have been the shard's before. Its next record names the greatest version of
+// all the children that are known to be with the shard.
+//
+// For a root that cannot have been another shard's nothing is listed, if its resource has no
+// Selector: there are no children yet, or they are with its shard already. Children that others
+// have created meanwhile become visible to the shard when the sharder has labelled them.
+//
+// Where the shard of a root was lost together with its record, or a sharder has ended in the middle
+// of a move, the children of all shards are listed instead of those of one.
+//
+// The network may hold back a patch of the former sharder, or one whose outcome is unknown, for any
+// time. Such a patch names the version of its object, so it is refused once that has changed. Where
+// there may be such patches for a root without an owner, the sharder writes the root before it
+// moves the children, and each child that is in place already. Otherwise a late patch could assign
+// the root, or move a child, and a shard at work would lose sight of the children.
+//
+// Roots that are let go of together move together: while children are listed for some, others queue
+// for the next list. So one root does not wait for others, and 10,000 roots do not need 10,000
+// lists.
+//
+// # Several generations
+//
+// Grandchildren do not follow: their controller is no root. To keep trees such as Deployment,
+// ReplicaSet and Pod together, make Deployments and ReplicaSets resources of the ring, with Pods as
+// children of ReplicaSets. Give both a [api.Resource].Key that is the same for all of a tree:
+// [api.NamespaceKey], or your own KeyFunc of something that they share and that never changes, such
+// as a label of the application. Objects of equal keys belong to the same shard, and are there when
+// the ring is settled. But each of these roots moves by itself: while shards come and go, a
+// Deployment may be with one shard and its ReplicaSet still with another. Do excludes others from
+// one of them, not from the tree.
+//
+// # Objects that make no progress
+//
+// An object whose annotations leave no room for its record once a drain has named the next owner in it
+// gets no owner, and its Event says how many bytes it must leave: some 350 of 256 KiB
+// (TestAnObjectThatCouldNotBeDrainedIsNotAssigned).
+//
+// An object that cannot be changed, because a policy denies it or for any other reason, does not
+// affect other objects. It is retried after pauses of up to half a minute, without a list, and the
+// log has the reason, once for each cause. A patch may hang, for example because a webhook cannot be
+// reached. A first attempt then delays others for a quarter of a second, and leaves its place to them.
+// Up to four times Concurrency may do so. If more hang and one of these fails, the oldest are given up, and
+// their objects are tried again after half a minute. So 1,000 of them delay others, whose patches are quick,
+// by up to 26 s with the default timeout of a webhook, and by 46 s if requests get no answer at all
+// (TestFirstAttemptsThatHangDelayOthersForSeconds). Patches that are slow and succeed are not given up
+// (TestSlowPatchesAreNotGivenUp). Further attempts delay no others: a quarter of the workers, at least one,
+// have the objects whose last attempt failed after a second or more, and only while no others wait. The
+// sharder does this for up to twice PageSize of them. A shard has separate workers for those of the
+// objects that it lets go of. A child that cannot be changed delays its root in the same way.
+// [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for objects
+// without progress become as rare as ScanInterval. Up to 100 of them do not keep the history
+// growing: it then lists the possible owners of each of them, and forgets the memberships that no
+// longer matter to other objects. But the ring is not settled until they are with their owners.
+//
+// The history grows while more than those are out of place, or a resource cannot be listed, and
+// shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
+// these shards have owned. From then until the ring is settled, each object without a record, even
+// a new one, is taken in turn from each shard of that time that may still live. A plan takes as
+// much memory as a ring of all the shards that the history names, 14 bytes for each of their
+// tokens.
+//
+// A record with an epoch that its shard never had is invalid: the possible owners of the object are
+// asked, and so is the shard that it names, in case it has begun that epoch meanwhile.
+//
+// # Objects that crash their shards
+//
+// An object may end each process that works on it, for example because there is not enough memory. So
+// that it does not end all shards, one after another, its record counts the owners in a row that have
+// died within 3 minutes after the object was assigned to them. From the second one on the object is
+// held back before its next owner: for 30 s, twice as long each time, and 5 minutes at most, less up to
+// a quarter by chance. A change of its specification ends that at once; an object without generations,
+// such as a ConfigMap, is changed by any write. A Warning Event on the object says so, a line of the
+// log, and [Hooks].OnHeldBack. The count ends when a shard lets go of the object in order, or dies later.
+// To end it yourself, remove the annotation with the record.
+//
+// With a supervisor only what the process worked on when it died counts, up to 64 objects. Otherwise
+// all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
+// objects that moved with the one to blame are then also held back, once or twice. Up to 100
+// objects are held back at a time: if there are more, other reasons are likelier.
+//
+// # Objects whose labels are removed
+//
+// An object whose labels or annotations of the ring are removed again and again, as by a reconciler
+// that replaces all labels, gets them back after pauses: three times within a minute at once, then
+// after a second, and up to five minutes. In the pauses it has no shard, or no label of it. The
+// sharder keeps up to 10,000 such objects in mind. [Hooks].OnUndone tells of them.
+//
+// # RBAC
+//
+// For the sharder, on each resource, including children, cluster-wide or in each namespace:
+//
+//	get, list, watch, patch
+//
+// In the namespace of the Leases:
+//
+//	leases (coordination.k8s.io): get, list, watch, create, update,
+//		delete (only of Leases that have been dead for long)
+//	configmaps: create; get, update (may be restricted to the name of the history)
+//	pods: watch (optional, for the kubelet's report that a shard's container has ended)
+//
+// With [Config].Events, where the objects are:
+//
+//	events (events.k8s.io): create, patch
+//
+// The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
+// each resource, including children, and what its work needs; for its Lease see package shardlease.
+// [Sharder.Run] returns an error at start that says what to grant, or logs a warning if the objects
+// of another resource can be distributed. When the first request of a [Replica] is refused, even one
+// for its Lease, one line of the log names all of these rights that are missing.
+//
+// # Costs
+//
+//	new object                               1 patch; with Children and a Selector, a share in 1
+//	                                         list of those that are with no member, for each
+//	                                         resource
+//	new object, and a shard that may be dead 1 list of this object besides, and 2 writes of the history
+//	                                         when the first one comes
+//	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
+//	                                         its root
+//	object that is no longer selected        1 read and 1 patch; in a ring with a Selector, also 1 read
+//	                                         for each object that is deleted, and 1 list for each
+//	                                         requirement of the Selector in each scan
+//	children of a root that is not selected  1 read of the root after each scan and each move of
+//	                                         a root, by up to Concurrency workers; for each child
+//	                                         if there are more than 10,000 such roots
+//	move between living shards               2 patches; with Children 3, and 1 for each child
+//	release or death of a shard              1 patch for each of its objects, and for each of their
+//	                                         children
+//	move of a root with children             1 read of the root besides
+//	change of the sharder                    1 patch for each root without an owner whose children
+//	                                         move, and 2 for each of those in place already
+//	restart before the Lease is released     0
+//	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
+//	                                         shard sends the object back
+//	edit repaired                            1 patch, 2 if the shard sends the object back. After three
+//	                                         in a minute for one object the next ones wait, up to 5 min
+//	object that cannot be patched            1 read and 1 patch every 30 s; with a child that
+//	                                         cannot, 1 list of children besides
+//	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have
+//	                                         owned it
+//	change of membership                     2 writes of the history, and 1 read of each Lease that
+//	                                         it names and that is gone
+//	join                                     2 lists of all objects, in pages
+//	release or death                         1 list of the moved objects and one of all, in pages
+//	batch of moved roots                     for each resource of children, 1 list of those of the
+//	                                         shards that they come from, in pages
+//	first root that a sharder assigns        for each resource of children, 1 list of all, in pages
+//	steady state                             1 list of all objects, in pages, every ScanInterval,
+//	                                         and for each resource of children 2 lists of those that
+//	                                         are with no member, or marked. These are only children
+//	                                         of roots that are not selected
+//
+// The sharder watches, with metadata only, the objects that are with no member (label selector
+// "notin"), those that are drained, and children without a label or marked. With so many shards
+// that a URL cannot name them (4 KB), it watches those without a label, and the scan finds the
+// others. With [Config].WatchAll it watches everything.
+//
+// # Migration
+//
+// A controller whose one elected replica works on all objects becomes sharded in two releases, each
+// rolled out as usual. In the first one, still one replica works on all objects. It is elected by
+// package leaderelection, on the same Lease as before, and makes sure that there is no ring, or no
+// longer:
+//
+//	elector.Run(ctx, func(ctx context.Context) error {
+//		if err := s.StripLabels(ctx); err != nil {
+//			return err
+//		}
+//		return controller(ctx)
 //	})
-//	s, _ := sharder.New(kube, sharderMetadata, mapper, sharder.Config{
-//		Namespace: ns, Ring: "checksum", Resources: resources,
-//	})
 //
-//	replica := sharder.Replica{Lease: lease, Elector: elector, Sharder: s}
-//	replica.Run(ctx, func(ctx context.Context) error {
-//		return controller(ctx, worker) // for example by shard.RunController
-//	})
+// In the second one all replicas are shards, and the sharder is elected on that Lease.
 //
-// [Replica] ends the work, the sharder and the lease in this order. Package replica makes all of
-// this from one client configuration. examples/sharding is a complete program, and
-// examples/controllerruntime one with controller-runtime.
+// While replicas of both releases run, the leader is either a sharder, or a replica of the first
+// release that waits for the shards to end. So no two replicas work on one object, in whatever
+// order they are elected. Meanwhile only objects that are with a shard are worked on. The way back
+// is the same: the first release ends the ring, and from it any earlier release can be rolled out.
 //
-// The elector ([leaderelection.Elector.WrapTransport]) guards the sharder's clients, not the lease.
-// They must have no rate limit: QPS -1 in the rest.Config. The default of client-go is 5 requests
-// per second; a sharder that its client delays logs a warning.
+// A replica from before the first release does not know shards. If one is elected while there are
+// shards, both work: roll the first release out to all replicas before the second.
+//
+// To leave nothing behind when a controller is uninstalled, let a program call StripLabels under
+// the election when all replicas have ended. When StripLabels has returned nil (the election's Run
+// also does when its context ends), delete the Leases and the ConfigMap with the
+// label ring.bellwether.dev/name=<ring>.
+//
+// # Tests
+//
+// New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest
+// makes a shard on them, also for custom resources, and has a test of an operator as a user would
+// write it. The fakes do not detect conflicts, and do not select: the sharder checks selectors itself.
 //
 // # Protocol
 //
@@ -103,59 +378,6 @@
 // history names a former member until its epoch is known to have ended, because a drain that was
 // sent before may be carried out late.
 //
-// # Objects that make no progress
-//
-// An object whose annotations leave no room for its record once a drain has named the next owner in it
-// gets no owner, and its Event says how many bytes it must leave: some 350 of 256 KiB
-// (TestAnObjectThatCouldNotBeDrainedIsNotAssigned).
-//
-// An object that cannot be changed, because a policy denies it or for any other reason, does not
-// affect other objects. It is retried after pauses of up to half a minute, without a list, and the
-// log has the reason, once for each cause. A patch may hang, for example because a webhook cannot be
-// reached. A first attempt then delays others for a quarter of a second, and leaves its place to them.
-// Up to four times Concurrency may do so. If more hang and one of these fails, the oldest are given up, and
-// their objects are tried again after half a minute. So 1,000 of them delay others, whose patches are quick,
-// by up to 26 s with the default timeout of a webhook, and by 46 s if requests get no answer at all
-// (TestFirstAttemptsThatHangDelayOthersForSeconds). Patches that are slow and succeed are not given up
-// (TestSlowPatchesAreNotGivenUp). Further attempts delay no others: a quarter of the workers, at least one,
-// have the objects whose last attempt failed after a second or more, and only while no others wait. The
-// sharder does this for up to twice PageSize of them. A shard has separate workers for those of the
-// objects that it lets go of. A child that cannot be changed delays its root in the same way.
-// [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for objects
-// without progress become as rare as ScanInterval. Up to 100 of them do not keep the history
-// growing: it then lists the possible owners of each of them, and forgets the memberships that no
-// longer matter to other objects. But the ring is not settled until they are with their owners.
-//
-// The history grows while more than those are out of place, or a resource cannot be listed, and
-// shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
-// these shards have owned. From then until the ring is settled, each object without a record, even
-// a new one, is taken in turn from each shard of that time that may still live. A plan takes as
-// much memory as a ring of all the shards that the history names, 14 bytes for each of their
-// tokens.
-//
-// A record with an epoch that its shard never had is invalid: the possible owners of the object are
-// asked, and so is the shard that it names, in case it has begun that epoch meanwhile.
-//
-// # Objects that crash their shards
-//
-// An object may end each process that works on it, for example because there is not enough memory. So
-// that it does not end all shards, one after another, its record counts the owners in a row that have
-// died within 3 minutes after the object was assigned to them. From the second one on the object is
-// held back before its next owner: for 30 s, twice as long each time, and 5 minutes at most, less up to
-// a quarter by chance. A change of its specification ends that at once; an object without generations,
-// such as a ConfigMap, is changed by any write. A Warning Event on the object says so, a line of the
-// log, and [Hooks].OnHeldBack. The count ends when a shard lets go of the object in order, or dies later.
-// To end it yourself, remove the annotation with the record.
-//
-// With a supervisor only what the process worked on when it died counts, up to 64 objects. Otherwise
-// all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
-// objects that have moved with the one to blame are then also held back, once or twice. Up to 100
-// objects are held back at a time: if there are more, other reasons are likelier.
-// An object whose labels or annotations of the ring are removed again and again, as by a reconciler
-// that replaces all labels, gets them back after pauses: three times within a minute at once, then
-// after a second, and up to five minutes. In the pauses it has no shard, or no label of it. The
-// sharder keeps up to 10,000 such objects in mind. [Hooks].OnUndone tells of them.
-//
 // # Copies
 //
 // Controllers copy annotations between objects, and users restore old ones. The Deployment
@@ -167,227 +389,4 @@
 // treated as one without: the shards that may be at work on it are asked. Annotations with records
 // of other objects are removed, unless they are of the object's owners, which would copy them
 // again.
-//
-// # Children
-//
-// Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of
-// their own. As [api.Resource].Children they are always with the shard of their root, the object
-// that their controller owner reference names; without a controller, their only owner of a kind with
-// such Children. They have the label, and no record. [shard.Shard.Do] for a child asks whether work on
-// its root may begin, and counts as work on the root.
-//
-//	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that
-//	                       of its root's shard
-//	a root is handed over  when no work on it is left, its children are given to the next shard
-//	                       first, and then the root
-//	a user edits a label   the sharder finds a child without a shard at once, and one of a shard
-//	                       that is gone by the next scan; a child with another shard than its root's
-//	                       is found by that shard, which marks it with the drain label within half a
-//	                       minute
-//	a child gets another   the shard that it is with marks it so, too, when it has no work on the
-//	root                   child any more. It cancels that after AckGrace
-//
-// A root's record says which version of its children the shard's caches must show before work on
-// the family begins. A shard sees all children that its predecessor has created, and all that
-// existed before the ring. Those that it creates itself it sees as soon as its caches show them, as
-// usual. It also never sees a child that its predecessor has deleted. The children that are left get a
-// later version when they move, and caches reach that. If none is left, the record has the version
-// of the list that showed none. A shard waits for it if its cache still shows a child. A root
-// without a record may have been the shard's before. Its next record names the greatest version of
-// all the children that are known to be with the shard.
-//
-// For a root that cannot have been another shard's nothing is listed, if its resource has no
-// Selector: there are no children yet, or they are with its shard already. Children that others
-// have created meanwhile become visible to the shard when the sharder has labelled them.
-//
-// Where the shard of a root was lost together with its record, or a sharder has ended in the middle
-// of a move, the children of all shards are listed instead of those of one.
-//
-// The network may hold back a patch of the former sharder, or one whose outcome is unknown, for any
-// time. Such a patch names the version of its object, so it is refused once that has changed. Where
-// there may be such patches for a root without an owner, the sharder writes the root before it
-// moves the children, and each child that is in place already. Otherwise a late patch could assign
-// the root, or move a child, and a shard at work would lose sight of the children.
-//
-// Roots that are let go of together move together: while children are listed for some, others queue
-// for the next list. So one root does not wait for others, and 10,000 roots do not need 10,000
-// lists.
-//
-// # Several generations
-//
-// Grandchildren do not follow: their controller is no root. To keep trees such as Deployment,
-// ReplicaSet and Pod together, make Deployments and ReplicaSets resources of the ring, with Pods as
-// children of ReplicaSets. Give both a [api.Resource].Key that is the same for all of a tree:
-// [api.NamespaceKey], or your own KeyFunc of something that they share and that never changes, such
-// as a label of the application. Objects of equal keys belong to the same shard, and are there when
-// the ring is settled. But each of these roots moves by itself: while shards come and go, a
-// Deployment may be with one shard and its ReplicaSet still with another. Do excludes others from
-// one of them, not from the tree.
-//
-// # Guarantees
-//
-//   - No two processes execute [shard.Shard.Do] for one object at a time, nor for objects of one
-//     family, a root and its children. This holds for any latency, clocks, order of events,
-//     restarts, partitions, changes of the sharder, lost responses, and edits of labels and
-//     annotations, except those named below.
-//   - Work on an object that has moved begins on caches that show what the former shard has written
-//     to the object and its children. Package shard says what that covers.
-//   - Every object is given to a living shard when faults have ended.
-//   - A new object that others do not write has a living owner within a second after a sharder
-//     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). A shard that is
-//     Away is waited for.
-//   - The sharder holds in memory only the objects that it is busy with: its memory does not depend
-//     on how many are assigned.
-//   - A resource that cannot be listed or is not served, or whose children are not, delays only its
-//     own objects. [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
-//   - A drained shard gets no objects, and lets go of each that it has when work on it has ended. If
-//     no other shard is left, it gets objects again (TestADrainedShardLetsGo,
-//     TestAllShardsCannotBeDrained).
-//   - An object whose reconciliation ends the process takes no other object down with it
-//     (TestAnObjectThatCrashesItsShardsIsHeldBack): see below.
-//   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
-//     time (TestAnObjectThatNoShardOwnsSaysSo).
-//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp from
-//     their children, costs up to 13 writes of the sharder for each of them in the first 10 minutes,
-//     and then one in 5 minutes. Each pause is reported
-//     (TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely,
-//     TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely).
-//   - A sharder that has lost its election writes nothing harmful: what it had already sent either
-//     comes first, or is refused.
-//
-// # Not guaranteed
-//
-//   - A record that is forged, or replayed together with the labels of that time, for example from
-//     an exported manifest or a backup put back over the same object; hand-edited epochs or holders
-//     of Leases; the ring's history deleted while objects are without records. Let only the sharder
-//     and the shards write those.
-//   - A restore of etcd from a backup: restart all replicas.
-//   - A request that is already at the server outlives the Do that sent it.
-//   - Work on a root does not end when a child of it gets another root: before it touches a child, it
-//     has to look whose child it is. A child whose new root moves just then goes with it at once, also
-//     if there is work on the child as one of the former root. So does a child that loses its label.
-//   - An object that Resource.Selector no longer selects stays with its shard until work on it has
-//     ended. If it is selected again before that, in a write that also removes its record, two shards
-//     may work on it for a moment.
-//   - A child whose label was removed or changed by others is missing from the caches of its root's
-//     shard until the sharder has put it back. Work that creates what it does not find there should
-//     ask the API server first, or give a child a name that follows from its root's.
-//   - A child that was not stamped is invisible to the shard that has created it until the sharder
-//     has labelled it, which takes longer if no sharder runs. Deterministic names keep such a child
-//     from being created twice.
-//   - A root waits for its next shard for as long as one of its children cannot be patched; the
-//     sharder logs that.
-//   - A child with an invalid controller owner reference belongs to no shard, and so does one whose
-//     root is gone: it is left to the garbage collector. A child without a controller, and with several
-//     owners that have such Children, belongs to none either; the sharder logs that
-//     (TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner).
-//   - A process that is stopped or starved acts on what it knew until it is scheduled: see
-//     KernelDeadline of package shardlease.
-//   - No shard works on an object that moves between two living shards: usually for milliseconds,
-//     but for as long as work on it takes in the old shard ([Hooks].OnOverdue).
-//
-// # Costs
-//
-//	new object                               1 patch; with Children and a Selector, a share in 1
-//	                                         list of those that are with no member, for each
-//	                                         resource
-//	new object, and a shard that may be dead 1 list of this object besides, and 2 writes of the history
-//	                                         when the first one comes
-//	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
-//	                                         its root
-//	object that is no longer selected        1 read and 1 patch; in a ring with a Selector, also 1 read
-//	                                         for each object that is deleted, and 1 list for each
-//	                                         requirement of the Selector in each scan
-//	children of a root that is not selected  1 read of the root after each scan and each move of
-//	                                         a root, by up to Concurrency workers; for each child
-//	                                         if there are more than 10,000 such roots
-//	move between living shards               2 patches; with Children 3, and 1 for each child
-//	release or death of a shard              1 patch for each of its objects, and for each of their
-//	                                         children
-//	move of a root with children             1 read of the root besides
-//	change of the sharder                    1 patch for each root without an owner whose children
-//	                                         move, and 2 for each of those in place already
-//	restart before the Lease is released     0
-//	annotations of another object copied     0 if that is its owner; otherwise 1 patch, 2 if the
-//	                                         shard sends the object back
-//	edit repaired                            1 patch, 2 if the shard sends the object back. After three
-//	                                         in a minute for one object the next ones wait, up to 5 min
-//	object that cannot be patched            1 read and 1 patch every 30 s; with a child that
-//	                                         cannot, 1 list of children besides
-//	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have
-//	                                         owned it
-//	change of membership                     2 writes of the history, and 1 read of each Lease that
-//	                                         it names and that is gone
-//	join                                     2 lists of all objects, in pages
-//	release or death                         1 list of the moved objects and one of all, in pages
-//	batch of moved roots                     for each resource of children, 1 list of those of the
-//	                                         shards that they come from, in pages
-//	first root that a sharder assigns        for each resource of children, 1 list of all, in pages
-//	steady state                             1 list of all objects, in pages, every ScanInterval,
-//	                                         and for each resource of children 2 lists of those that
-//	                                         are with no member, or marked. These are only children
-//	                                         of roots that are not selected
-//
-// The sharder watches, with metadata only, the objects that are with no member (label selector
-// "notin"), those that are drained, and children without a label or marked. With so many shards
-// that a URL cannot name them (4 KB), it watches those without a label, and the scan finds the
-// others. With [Config].WatchAll it watches everything.
-//
-// # RBAC
-//
-// For the sharder, on each resource, including children, cluster-wide or in each namespace:
-//
-//	get, list, watch, patch
-//
-// In the namespace of the Leases:
-//
-//	leases (coordination.k8s.io): get, list, watch, create, update,
-//		delete (only of Leases that have been dead for long)
-//	configmaps: create; get, update (may be restricted to the name of the history)
-//	pods: watch (optional, for the kubelet's report that a shard's container has ended)
-//
-// With [Config].Events, where the objects are:
-//
-//	events (events.k8s.io): create, patch
-//
-// The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
-// each resource, including children, and what its work needs; for its Lease see package shardlease.
-// [Sharder.Run] returns an error at start that says what to grant, or logs a warning if the objects
-// of another resource can be distributed. When the first request of a [Replica] is refused, even one
-// for its Lease, one line of the log names all of these rights that are missing.
-//
-// # Migration
-//
-// A controller whose one elected replica works on all objects becomes sharded in two releases, each
-// rolled out as usual. In the first one, still one replica works on all objects. It is elected by
-// package leaderelection, on the same Lease as before, and makes sure that there is no ring, or no
-// longer:
-//
-//	elector.Run(ctx, func(ctx context.Context) error {
-//		if err := s.StripLabels(ctx); err != nil {
-//			return err
-//		}
-//		return controller(ctx)
-//	})
-//
-// In the second one all replicas are shards, and the sharder is elected on that Lease.
-//
-// While replicas of both releases run, the leader is either a sharder, or a replica of the first
-// release that waits for the shards to end. So no two replicas work on one object, in whatever
-// order they are elected. Meanwhile only objects that are with a shard are worked on. The way back
-// is the same: the first release ends the ring, and from it any earlier release can be rolled out.
-//
-// A replica from before the first release does not know shards. If one is elected while there are
-// shards, both work: roll the first release out to all replicas before the second.
-//
-// To leave nothing behind when a controller is uninstalled, let a program call StripLabels under
-// the election when all replicas have ended. When StripLabels has returned nil (the election's Run
-// also does when its context ends), delete the Leases and the ConfigMap with the
-// label ring.bellwether.dev/name=<ring>.
-//
-// # Tests
-//
-// New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest
-// makes a shard on them, also for custom resources, and has a test of an operator as a user would
-// write it. The fakes do not detect conflicts, and do not select: the sharder checks selectors itself.
 package sharder

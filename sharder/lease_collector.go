@@ -141,7 +141,7 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
 	if err := k.look(ctx, shard); err != nil && ctx.Err() == nil {
-		k.log.Warn("request failed, will be tried again", zap.Error(err))
+		k.log.Warn("request failed, retrying", zap.Error(err))
 	}
 	return false
 }
@@ -169,7 +169,7 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err):
 		return true
 	case err != nil:
-		k.log.Log(warning(ctx, err), "the Lease of a dead shard was not deleted, will be tried again", zap.Error(err))
+		k.log.Log(warning(ctx, err), "the Lease of a dead shard was not deleted, retrying", zap.Error(err))
 		return false
 	}
 	k.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))

@@ -47,7 +47,7 @@ func (e *session) followMembership(ctx context.Context) error {
 		case time.Since(refused) >= e.config.LeaseDuration:
 			return fmt.Errorf("sharder: %w", err)
 		}
-		e.config.Logger.Log(warning(ctx, err), "a new membership could not be stored, will be tried again",
+		e.config.Logger.Log(warning(ctx, err), "a new membership could not be stored, retrying",
 			zap.Error(err))
 		clock.Sleep(ctx, pause)
 		pause = min(2*pause, maxPause)

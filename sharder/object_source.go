@@ -167,7 +167,7 @@ func (s source) run(ctx context.Context, to sink) {
 			to.failed()
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) {
-			failures.NoteAt(warning(ctx, err), "watch", err, "watch failed, will be tried again", "")
+			failures.NoteAt(warning(ctx, err), "watch", err, "watch failed, retrying", "")
 		}
 		if !clock.Sleep(ctx, pause) {
 			return

@@ -160,6 +160,6 @@ func TestASharderThatMayNotAskForItsRights(t *testing.T) {
 		require.NoError(t, err)
 		assert.ErrorContains(t, s.Run(t.Context()), `grant the verb "patch" on resource configmaps`)
 		assert.Empty(t, kubetest.Grants(logs))
-		assert.Equal(t, 1, logs.FilterMessage("the sharder cannot begin yet, will be tried again").Len())
+		assert.Equal(t, 1, logs.FilterMessage("the sharder cannot begin yet, retrying").Len())
 	})
 }

@@ -43,14 +43,14 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 			return
 		}
 		if err != nil {
-			failures.NoteAt(warning(ctx, err), "scan", err, "a scan of all objects failed, will be tried again", "")
+			failures.NoteAt(warning(ctx, err), "scan", err, "a scan of all objects failed, retrying", "")
 		} else {
 			failures.Over("scan")
 		}
 		if t.placed == t.objects || t.changed == 0 { // otherwise families are being moved
 			gathered := e.gather(ctx, p)
 			if gathered != nil && ctx.Err() == nil {
-				e.config.Logger.Log(warning(ctx, gathered), "a scan of children failed, will be tried again",
+				e.config.Logger.Log(warning(ctx, gathered), "a scan of children failed, retrying",
 					zap.Error(gathered))
 			}
 			err = errors.Join(err, gathered)

@@ -130,7 +130,7 @@ func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 		case now.SinceAtLeast(refused) >= s.config.LeaseDuration:
 			return nil, err
 		}
-		failures.Note("begin", err, "the sharder cannot begin yet, will be tried again", "")
+		failures.Note("begin", err, "the sharder cannot begin yet, retrying", "")
 		if !clock.Sleep(ctx, pause) {
 			return nil, nil
 		}

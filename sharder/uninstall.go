@@ -71,7 +71,7 @@ func (e *session) strip(ctx context.Context) error {
 		switch now := strings.Join(living, ", "); {
 		case ctx.Err() != nil:
 		case err != nil:
-			e.config.Logger.Warn("the ring's labels are not removed yet, will be tried again", zap.Error(err))
+			e.config.Logger.Warn("the ring's labels are not removed yet, retrying", zap.Error(err))
 		case now != said:
 			said = now
 			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed",

@@ -211,7 +211,7 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 		}
 	}
 	if ctx.Err() == nil {
-		c.failures.Note("list", err, "a name cannot be claimed yet, will be tried again", "")
+		c.failures.Note("list", err, "a name cannot be claimed yet, retrying", "")
 	}
 	if err != nil {
 		return nil, err

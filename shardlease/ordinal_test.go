@@ -248,7 +248,7 @@ func TestClaimEndsWithItsContext(t *testing.T) {
 		s.client.Sever()
 		_, err := shardlease.ClaimOrdinal(ctx, kubernetes.NewForConfigOrDie(s.client.Config()), config)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		said := s.logs.FilterMessage("a name cannot be claimed yet, will be tried again").Len()
+		said := s.logs.FilterMessage("a name cannot be claimed yet, retrying").Len()
 		assert.NotZero(t, said)
 		assert.LessOrEqual(t, said, 2, "each reason once: client-go words the end of a request's time in two ways")
 	})

@@ -9,8 +9,8 @@
 //
 // A candidate cannot know whether a silent leader is dead, so it waits until the Lease has expired.
 // The parent of a process knows. [Start] runs the program as a child of the process that was started
-// and stays in between as a small parent. When the child has ended, by a panic, kill -9, a lack of
-// memory or its own will, the parent empties the Lease with the mark of a release. The next leader
+// and stays in between as a small parent. When the child has ended because it panicked, was killed, ran
+// out of memory or exited, the parent empties the Lease with the mark of a release. The next leader
 // works some milliseconds later.
 //
 // # What the parent does

@@ -105,7 +105,7 @@ func (w *Witness) attend(ctx context.Context, n lease.PodProcess) {
 		case err == nil: // a watch that has lasted
 			pause = backoff(w.timing)
 		case ctx.Err() == nil:
-			w.failed.Do(func() { w.log.Info("a watch of a holder's Pod failed, will be tried again", zap.Error(err)) })
+			w.failed.Do(func() { w.log.Info("a watch of a holder's Pod failed, retrying", zap.Error(err)) })
 		}
 		if !w.sleep(ctx, delay) {
 			return

@@ -199,7 +199,7 @@ func TestAWatchOfAPodThatFailsIsSaidOnce(t *testing.T) {
 		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
 		s.see(t)
 		time.Sleep(time.Hour)
-		said := logs.FilterMessage("a watch of a holder's Pod failed, will be tried again").All()
+		said := logs.FilterMessage("a watch of a holder's Pod failed, retrying").All()
 		require.Len(t, said, 1)
 		assert.Contains(t, said[0].ContextMap()["error"], "watch Pod ns/p")
 	})

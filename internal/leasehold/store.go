@@ -108,7 +108,7 @@ func (s *Store) replacing(l *coordinationv1.Lease, base lease.Record) (
 
 // The messages of requests that fail and are retried.
 const (
-	requestFailed   = "request failed, will be tried again"
+	requestFailed   = "request failed, retrying"
 	requestSucceeds = "request succeeds again"
 )
 

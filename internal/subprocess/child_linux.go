@@ -39,7 +39,8 @@ func New(t *testing.T, program string) *Child {
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stdout
 	c.input, c.file, c.output = input, output, bufio.NewReader(output)
 	c.theirs = []*os.File{stdin, stdout}
-	require.NoError(t, output.SetReadDeadline(time.Now().Add(limit))) // another process may have inherited its other end
+	// Another process may have inherited its other end.
+	require.NoError(t, output.SetReadDeadline(time.Now().Add(limit)))
 	return c
 }
 

@@ -263,7 +263,7 @@ func (i *informer) settleNext(ctx context.Context, queue addressQueue) bool {
 			if level == zap.WarnLevel {
 				i.said.Store(at, true)
 			}
-			i.shard.config.Logger.Log(level, "an object could not be handed over; trying again",
+			i.shard.config.Logger.Log(level, "an object could not be handed over, retrying",
 				zap.Error(err), zap.Int("failures", i.queue.NumRequeues(at)+1))
 		}
 		if time.Since(began) < protocol.HangsAfter {

@@ -75,7 +75,7 @@ func (i *informer) join(ctx context.Context, term *shardlease.Term) {
 		if ctx.Err() != nil {
 			return
 		}
-		i.shard.config.Logger.Warn("a cache cannot catch up with the term of the shard lease; trying again",
+		i.shard.config.Logger.Warn("a cache cannot catch up with the term of the shard lease, retrying",
 			zap.Error(err))
 		if !clock.Sleep(ctx, joinInterval) {
 			return

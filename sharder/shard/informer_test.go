@@ -48,7 +48,7 @@ func TestAnObjectThatCannotBeHandedOverIsSaidOnce(t *testing.T) {
 			w.set("x", "a", true, nil)
 			w.set("y", "a", true, nil)
 			time.Sleep(10 * time.Minute)
-			assert.Len(t, logs.FilterMessage("an object could not be handed over; trying again").All(), 2)
+			assert.Len(t, logs.FilterMessage("an object could not be handed over, retrying").All(), 2)
 			r.conn.Inject(apisim.Faults{})
 			time.Sleep(time.Minute)
 			w.acknowledged("x")

@@ -84,7 +84,7 @@ func (i *informer) returnSuspects(
 		} else if err != nil && ctx.Err() == nil {
 			level := warning(ctx, err, known.said)
 			known.said = known.said || level == zap.WarnLevel
-			i.shard.config.Logger.Log(level, "a child of another shard's object could not be marked; trying again",
+			i.shard.config.Logger.Log(level, "a child of another shard's object could not be marked, retrying",
 				zap.Error(err))
 		}
 		suspects[at] = known

@@ -127,7 +127,7 @@ func (c *controller[T]) next(ctx context.Context) bool {
 		c.queue.Forget(name)
 		return true
 	case ctx.Err() == nil:
-		c.shard.config.Logger.Warn("reconciling failed; trying again",
+		c.shard.config.Logger.Warn("reconciling failed, retrying",
 			zap.Stringer("object", name), zap.Error(err), zap.Int("failures", c.queue.NumRequeues(name)+1))
 	}
 	c.queue.AddRateLimited(name)

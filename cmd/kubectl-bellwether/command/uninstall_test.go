@@ -222,9 +222,9 @@ func TestUninstallSparesARingOfTheSameName(t *testing.T) {
 		l.Namespace, l.ResourceVersion, l.UID = "other", "", ""
 		_, err = w.kube.CoordinationV1().Leases("other").Create(t.Context(), l, metav1.CreateOptions{})
 		require.NoError(t, err)
-		assert.Contains(t, w.require("ring", "checksums"), "Other namespaces have a ring of this name, too: other.")
+		assert.Contains(t, w.require("ring", "checksums"), "Other namespaces also have a ring of this name: other.")
 		_, err = w.kubectl("uninstall", "checksums", "--confirm")
-		assert.ErrorContains(t, err, `namespaces ["other"] have a ring of this name, too`)
+		assert.ErrorContains(t, err, `namespaces ["other"] also have a ring of this name`)
 		w.forbidden["list leases "] = true // in all namespaces
 		_, err = w.kubectl("uninstall", "checksums", "--confirm")
 		assert.ErrorContains(t, err, "other namespaces may have a ring of this name")
@@ -366,7 +366,7 @@ func TestUninstallKnowsOfResourcesThatAreNotNamed(t *testing.T) {
 		before := w.left()
 		for _, args := range [][]string{nil, {"--confirm"}} {
 			_, err = w.kubectl(append([]string{"uninstall", "checksums", "--resource=configmaps"}, args...)...)
-			assert.ErrorContains(t, err, "there are objects of the ring in pods, too: name all of its resources with "+
+			assert.ErrorContains(t, err, "the ring also has objects in pods: name all of its resources with "+
 				"--resource, or none")
 		}
 		assert.Equal(t, before, w.left())

@@ -170,7 +170,7 @@ func podCases() []Case {
 				c.podGone(t, pod.Name)
 			}
 		}},
-		{"end: a Pod that ends during its grace period stays until its kubelet reports it", func(t *testing.T, c *Clients) {
+		{"end: a Pod that ends during its grace period stays until that is reported", func(t *testing.T, c *Clients) {
 			pod := c.createPod(t, newPod(t, ""))
 			c.endPod(t, pod)
 			ending := c.getPod(t, pod.Name)

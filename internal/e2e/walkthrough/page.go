@@ -43,7 +43,7 @@ func (s step) agrees(printed string) bool {
 
 // Random or measured, so another one in each run.
 var (
-	pod   = regexp.MustCompile(`\b(example-operator|fencer)-[0-9a-z]{6,10}-[0-9a-z]{5}\b`)
+	pod   = regexp.MustCompile(`\b(example-operator|fencer)-[0-9a-z]{6,10}-[0-9a-z]{5}(_[0-9a-f]{4}…|\b)`)
 	age   = regexp.MustCompile(`\b([0-9]+(d|h|ms|m|s))+\b`)
 	count = regexp.MustCompile(`\b[0-9]+\b`)
 	space = regexp.MustCompile(` +`)

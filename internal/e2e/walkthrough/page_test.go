@@ -21,6 +21,7 @@ func TestOutputsAreCompared(t *testing.T) {
 			"NAME  AGE\nexample-operator-7c9d8f6b5-abcde   4   5m1s",
 			"NAME    AGE\nexample-operator-66f9c7-zzzzz 0 1s\n", true,
 		},
+		"a leader":             {"f Held fencer-7c9d8f6b5-abcde_3f9c…", "f Held fencer-66f9c7-zzzzz_0001…", true},
 		"a line is missing":    {"a\nb", "a\n", false},
 		"a line is more":       {"a", "a\nb\n", false},
 		"another state":        {"w1 Ready", "w1 Expired", false},
