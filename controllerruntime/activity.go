@@ -22,7 +22,7 @@ func (a *activity) begin() bool {
 
 func (a *activity) done() { a.running.Done() }
 
-// end has nothing begin any more, and returns when all that has begun is done.
+// end lets nothing begin any more, and returns when all that has begun is done.
 func (a *activity) end() {
 	a.mu.Lock()
 	a.over = true

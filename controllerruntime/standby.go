@@ -18,41 +18,40 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// fillInterval is the pause before a kind is tried again that the API server does not serve.
+// fillInterval is the pause before retrying a kind that the API server does not serve.
 const fillInterval = 10 * time.Second
 
 // Standby is an elected program whose caches live as long as the process, while its controllers
-// begin and end with each term. See the package's documentation for what it guarantees.
+// begin and end with each term. The package documentation lists its guarantees.
 type Standby struct {
-	// Config is that of all clients, guarded by the elector, as by
+	// Config is that of all clients, guarded by the elector, for example by
 	// guarded.Wrap(elector.WrapTransport). A guard lets the reads of the caches pass.
 	Config *rest.Config
-	// Options are those of the process' manager, which serves metrics, probes and webhooks in every
-	// replica. The manager of a term has the same scheme, client and controller options.
+	// Options are those of the process's manager, which serves metrics, probes and webhooks in
+	// every replica. The manager of a term has the same scheme, client and controller options.
 	//
 	// LeaderElection must be off, and bookmarks on, which are the defaults.
 	// GracefulShutdownTimeout is always -1.
 	Options manager.Options
 	// Warm has an object of each kind whose cache is filled before the first term, such as
-	// &corev1.ConfigMap{}. This process is no candidate before. The cache of any other kind is
-	// filled when a term first asks for it. It stays as well.
+	// &corev1.ConfigMap{}. Until then this process is no candidate. The cache of any other kind is
+	// filled when a term first asks for it, and stays as well.
 	Warm []client.Object
-	// SetUp adds to the process' manager what runs in every replica, such as webhooks and checks for
-	// probes. Nil: nothing.
+	// SetUp adds to the process's manager what runs in every replica, such as webhooks and checks
+	// for probes. Optional.
 	SetUp func(manager.Manager) error
 }
 
-// Run starts the process' manager, fills the warm caches, and then calls elect: Run of an elector,
-// or a function that calls it.
+// Run starts the process's manager, fills the warm caches, and then calls elect, which is Run of an
+// elector or a function that calls it.
 //
 // In each term, setUp adds the controllers to a new manager. They start when the caches that they
-// watch show what the terms before have written. They end with the term, and the lead function that
-// elect gets returns only when they have. An error of setUp or of a runnable ends the term with that
-// error.
+// watch show what earlier terms have written. They end with the term, and the lead function that elect
+// gets returns only when they have. An error of setUp or of a runnable ends the term with that error.
 //
-// Run returns when ctx has ended or elect has returned, and everything has ended: first the term and
-// the runnables of SetUp, then caches and servers. Its error joins those of elect and of the
-// process' manager.
+// Run returns when ctx has ended or elect has returned, and everything has ended: first the term
+// and the runnables of SetUp, then caches and servers. Its error joins those of elect and of the
+// process's manager.
 func (s Standby) Run(
 	ctx context.Context, elect func(ctx context.Context, lead func(context.Context) error) error,
 	setUp func(manager.Manager) error,
@@ -127,7 +126,7 @@ func (s Standby) processOptions(warm *warmCache) manager.Options {
 	return o
 }
 
-// options are those of all managers. A manager changes the options of its client: each gets a copy.
+// options are those of all managers. Each gets a copy, because a manager changes the options of its client.
 func (s Standby) options() manager.Options {
 	o := s.Options
 	if o.Client.Cache != nil {
@@ -138,7 +137,7 @@ func (s Standby) options() manager.Options {
 	return o
 }
 
-// fill has the caches of the warm kinds filled. It reports false if ctx has ended before.
+// fill fills the caches of the warm kinds. It reports false if ctx ends before that.
 func (s Standby) fill(ctx context.Context, process manager.Manager) bool {
 	var filling sync.WaitGroup
 	for _, o := range s.Warm {
@@ -160,7 +159,7 @@ func (s Standby) fill(ctx context.Context, process manager.Manager) bool {
 	return ctx.Err() == nil
 }
 
-// lead runs one term. It returns when nothing of the term runs any more.
+// lead runs one term, and returns when nothing of the term runs any more.
 func (s Standby) lead(
 	ctx context.Context, process manager.Manager, warm *warmCache, setUp func(manager.Manager) error,
 ) error {
@@ -190,8 +189,8 @@ func (c withValues) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// termOptions have the context of the term be that of all its runnables, so that their guarded
-// requests are of this term, and of no later one.
+// termOptions make the context of the term that of all its runnables, so that their guarded
+// requests belong to this term and to no later one.
 func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *termCache) manager.Options {
 	o := s.options()
 	o.Scheme = process.GetScheme()
@@ -203,7 +202,7 @@ func (s Standby) termOptions(ctx context.Context, process manager.Manager, t *te
 	o.BaseContext = func() context.Context { return ctx }
 	o.Controller.SkipNameValidation = new(true) // the term before had controllers of the same names
 	if o.Controller.UsePriorityQueue == nil {
-		// That of v0.24 and v0.25 may wait for ever for a worker that has gone, when it is shut down.
+		// When it is shut down, that of v0.24 and v0.25 may wait forever for a worker that has gone.
 		o.Controller.UsePriorityQueue = new(false)
 	}
 	o.Metrics = metricsserver.Options{BindAddress: "0"}

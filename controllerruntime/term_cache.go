@@ -16,8 +16,8 @@ import (
 
 var errTermOver = errors.New("controllerruntime: the term is over")
 
-// termCache is the process' cache, as one term sees it. It shows what the terms before have written.
-// Its Start starts nothing. When the term ends, its event handlers are removed.
+// termCache is the process's cache for one term. It shows what earlier terms have written. Its
+// Start starts nothing. When the term ends, its event handlers are removed.
 type termCache struct {
 	cache.Cache // warm
 	warm        *warmCache
@@ -55,7 +55,7 @@ func (t *termCache) end() {
 	}
 }
 
-// catchUp is the wait for one informer to show what the terms before have written.
+// catchUp is the wait until one informer shows what earlier terms have written.
 type catchUp struct {
 	done chan struct{}
 	err  error // set before done is closed
@@ -103,7 +103,7 @@ func (t *termCache) anticipate(objects []client.Object) {
 	}
 }
 
-// await returns when informers show what the terms before have written.
+// await returns when informers show what earlier terms have written.
 func (t *termCache) await(ctx context.Context, informers []*fresh.Cache) error {
 	catchUps := make([]*catchUp, 0, len(informers))
 	for _, c := range informers {
@@ -129,8 +129,8 @@ func (t *termCache) ask(k kind) {
 	t.asked[k] = struct{}{}
 }
 
-// read calls f, which reads from the informers of a kind and may make some, when they show what the
-// terms before have written.
+// read calls f, which reads from the informers of a kind and may make some, when they show what
+// earlier terms have written.
 func (t *termCache) read(ctx context.Context, k kind, f func() error) error {
 	for {
 		before := t.warm.informersOf(k)
@@ -240,9 +240,9 @@ func (t *termCache) Start(ctx context.Context) error {
 	return nil
 }
 
-// WaitForCacheSync implements cache.Cache. It waits for the kinds that this term has asked for: one
-// that an earlier term has asked for, and that is served no more, is no reason to wait. What cannot
-// be waited for is an error when it is asked for. A manager whose cache says false never ends.
+// WaitForCacheSync implements cache.Cache. It waits only for the kinds that this term has asked
+// for, because those of an earlier term may be served no more. What cannot be waited for is an
+// error when it is asked for. A manager whose cache reports false never ends.
 func (t *termCache) WaitForCacheSync(ctx context.Context) bool {
 	t.mu.Lock()
 	asked := make([]kind, 0, len(t.asked))

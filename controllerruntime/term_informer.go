@@ -57,8 +57,8 @@ func (i *termInformer) add(
 	return r, nil
 }
 
-// termHandler is an event handler that gets no events after its term. An informer may have some
-// for a handler that it has just removed.
+// termHandler is an event handler that gets no events after its term, although an informer may
+// still have some for a handler that it has just removed.
 type termHandler struct {
 	inner    toolscache.ResourceEventHandler
 	activity *activity

@@ -16,8 +16,8 @@ func (i transformed) SetTransform(transform toolscache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(keepVersion(transform))
 }
 
-// keepVersion returns a transform that keeps the resourceVersion, and does not return nil: client-go
-// drops a list with one nil object, and with it all other objects.
+// keepVersion returns a transform that keeps the resourceVersion and does not return nil, because
+// client-go drops a whole list with one nil object.
 func keepVersion(transform toolscache.TransformFunc) toolscache.TransformFunc {
 	return func(before any) (any, error) {
 		object, ok := before.(metav1.Object)

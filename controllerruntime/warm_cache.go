@@ -40,7 +40,7 @@ type index struct {
 	field string
 }
 
-// warmCache is the cache of the process. It knows its informers and their indexes.
+// warmCache is the cache of the process, with its informers and their indexes.
 type warmCache struct {
 	cache.Cache
 	scheme *runtime.Scheme
@@ -52,7 +52,7 @@ type warmCache struct {
 	indexed map[index]struct{}      // guarded by mu
 }
 
-// wrap returns a function that makes the cache by inner. Nil: controller-runtime's default.
+// wrap returns a function that makes the cache by inner, or by controller-runtime's default if inner is nil.
 func (w *warmCache) wrap(inner cache.NewCacheFunc) cache.NewCacheFunc {
 	if inner == nil {
 		inner = cache.New
@@ -114,8 +114,7 @@ func (w *warmCache) kindOf(o runtime.Object) (kind, error) {
 	return k, nil
 }
 
-// informersOf returns the informers of a kind, one for each namespace, and those whose kind is not
-// known.
+// informersOf returns the informers of a kind, one for each namespace, and those whose kind is unknown.
 func (w *warmCache) informersOf(k kind) []*fresh.Cache {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -161,9 +160,8 @@ func (w *warmCache) RemoveInformer(ctx context.Context, o client.Object) error {
 	return nil
 }
 
-// WaitForCacheSync implements cache.Cache. It also returns when the process is asked to end. A
-// manager that is asked to end while it waits for its caches waits on, with a core at 100 %, until
-// they have synced.
+// WaitForCacheSync implements cache.Cache. It also returns when the process is asked to end, because a
+// manager would otherwise keep waiting for its caches, with a core at 100 %, until they have synced.
 func (w *warmCache) WaitForCacheSync(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,23 +16,22 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// The delay before a retry for an object that work may not begin on yet grows between these: most often
-// a cache is some milliseconds behind another one.
+// The delay before retrying an object that work may not begin on yet grows between these. Most often a
+// cache is only some milliseconds behind another one.
 const (
 	minRetryDelay = 10 * time.Millisecond
 	maxRetryDelay = time.Second
 )
 
-// WrapReconciler returns a reconciler that calls inner through [shard.Shard.Do]: only for objects of
-// this shard, and only while no other process works on the object. T is the struct of the
-// reconciled kind:
+// WrapReconciler returns a reconciler that calls inner through [shard.Shard.Do], and so only for
+// objects of this shard while no other process works on them. T is the struct of the reconciled kind:
 //
 //	Complete(controllerruntime.WrapReconciler[corev1.ConfigMap](shard, mgr.GetClient(), reconciler))
 //
 // reader reads the object from the shard's cache, as the client of a manager does. If the object is
-// not there, or is not this shard's, the reconciler does nothing: the object was deleted or belongs
-// to another shard now. So use finalizers to clean up after deleted objects. If work may not begin
-// yet, the request is repeated soon, and at least every second.
+// missing or not this shard's, the reconciler does nothing, because the object was deleted or now
+// belongs to another shard. So use finalizers to clean up after deleted objects. If work may not
+// begin yet, the request is repeated soon, and at least every second.
 func WrapReconciler[T any, P interface {
 	*T
 	client.Object

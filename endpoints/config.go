@@ -27,47 +27,47 @@ type Config struct {
 
 	// Addresses are those under which clients reach this instance: at least one, IPv4 or IPv6,
 	// without a zone, neither loopback nor link-local. All ports are served on each of them. IPv4
-	// addresses mapped to IPv6 are unmapped. They do not change: if an address does, end Run, which
-	// withdraws the old one, and run a new Reconciler.
+	// addresses mapped to IPv6 are unmapped. If an address changes, end Run, which withdraws the
+	// old one, and run a new Reconciler.
 	Addresses []netip.Addr
 
 	// Ports are those that this instance serves: at least one, with different names. An address and
-	// a port belong to one instance at a time. Instances on one address need different ports.
+	// a port belong to one instance at a time, so instances on one address need different ports.
 	Ports []Port
 
 	// PodUID is the UID of this Pod, for example from the downward API. With it, on Linux, a
 	// process that was restarted with other Ports or Addresses immediately removes the entries of
-	// the process before it. Without it they stay until they expire. No process on another machine,
-	// or in another network namespace, may have the same value. Default: none.
+	// the process before it. Without it they stay until they expire. No process on another machine
+	// or in another network namespace may have the same value. Optional.
 	PodUID string
 
 	// Store is where the instances register: a [ConfigMapStore] or a [LeaseStore]. Default:
 	// ConfigMapStore{}.
 	Store Store
 
-	// Interval is the time between two rounds, and so between two heartbeats. At least 1 s. The
-	// interval is shorter while Settings sets less than three Intervals. Default: 10 s.
+	// Interval is the time between two rounds, and so between two heartbeats. It is at least 1 s,
+	// and shorter than configured while Settings sets less than three Intervals. Default: 10 s.
 	Interval time.Duration
 
 	// ExpireAfter is how long an instance must go without a heartbeat before the others remove it.
 	// At least three Intervals. Default: 1 min.
 	ExpireAfter time.Duration
 
-	// Settings names a ConfigMap in Namespace. Its key expire-duration, a Go duration of at least 3
-	// s, replaces ExpireAfter. It is read in each round. While it is missing, invalid or
-	// unreadable, the last good value stays in force. Default: none.
+	// Settings names a ConfigMap in Namespace whose key expire-duration, a Go duration of at least
+	// 3 s, replaces ExpireAfter. It is read in each round. While it is missing, invalid or
+	// unreadable, the last good value stays in force. Optional.
 	Settings string
 
 	// Ready reports whether clients may be sent here. It is called before each heartbeat. While it
-	// returns an error this instance is withdrawn. It has a quarter of an Interval, or 1 s if that
-	// is longer. Then its context ends and this instance is withdrawn, whether Ready returns or
-	// not. Calls do not overlap: there is no other call until the last one has returned. Ready runs
-	// in its own goroutine. Nil: always ready.
+	// returns an error this instance is withdrawn. After a quarter of an Interval, or 1 s if that
+	// is longer, its context ends and this instance is withdrawn, whether Ready returns or not.
+	// Calls do not overlap, because the next one waits until the last one has returned. Ready runs
+	// in its own goroutine. If nil, the instance is always ready.
 	Ready func(ctx context.Context) error
 
-	// PublishEndpoints also maintains an Endpoints object, for clients that do not know
-	// EndpointSlices. The API server sends a warning with each request for that deprecated kind. A
-	// client with rest.Config.WarningHandler = rest.NoWarnings{} does not log it.
+	// PublishEndpoints also maintains an Endpoints object, for clients that do not support
+	// EndpointSlices. The API server sends a warning with each request for that deprecated kind,
+	// which a client with rest.Config.WarningHandler = rest.NoWarnings{} does not log.
 	PublishEndpoints bool
 
 	// WithdrawTimeout bounds how long Run takes to withdraw this instance after its context has
@@ -75,9 +75,9 @@ type Config struct {
 	WithdrawTimeout time.Duration
 
 	// MaxFailing is how long rounds may fail until [Reconciler.Check] returns an error, for example because
-	// credentials have expired. At least ExpireAfter. A liveness probe with it ends a server that its clients
-	// can reach, and that the others keep published during an outage of the API server. So set it longer than
-	// such outages, or use the check for readiness or alerts. Default: 0, Check returns nil.
+	// credentials have expired. At least ExpireAfter. During an outage of the API server, a liveness probe
+	// with it ends a server that its clients can reach and that the others keep published. So set it longer
+	// than such outages, or use the check for readiness or alerts. Default: 0, with which Check returns nil.
 	MaxFailing time.Duration
 
 	// Hooks are called when something happens, for metrics and tests.
@@ -85,12 +85,12 @@ type Config struct {
 
 	// Events records Kubernetes Events about the Service, for example when an instance expires. The
 	// managers of controller-runtime return such a recorder too; NewEventRecorderAdapter of
-	// k8s.io/client-go/tools/record converts an older one. It must not block: heartbeats and the end
-	// of Run wait for it. Nil: none.
+	// k8s.io/client-go/tools/record converts an older one. It must not block, because heartbeats
+	// and the end of Run wait for it. Optional.
 	Events events.EventRecorder
 
 	// Logger logs changes at Info. It logs problems at Warn: each reason once, and again every 10 minutes
-	// with how long the problem has lasted. Nil: no logs.
+	// with how long the problem has lasted. Optional.
 	Logger *zap.Logger
 
 	clock clock.Clock // simulations replace the system's

@@ -28,15 +28,14 @@ import (
 //	                      "creationTimestamp":"2026-11-21T10:00:00Z","updateTimestamp":"2026-11-21T10:07:30Z"}'
 //
 // It is easy to inspect and needs rights on one object only. It holds 1 MiB, about 6,000 entries
-// ([ErrFull]), and every heartbeat rewrites it: for hundreds of instances a [LeaseStore] is better.
-// Heartbeats keep unknown fields of an entry.
+// ([ErrFull]). Because every heartbeat rewrites it, a [LeaseStore] is better for hundreds of
+// instances. Heartbeats keep unknown fields of an entry.
 type ConfigMapStore struct {
 	// Namespace of the ConfigMap. Default: that of the Service.
 	Namespace string
 	// Name of the ConfigMap, which is created if it does not exist. Default: the Service's name and
-	// "-endpoints"; in another namespace than the Service's, prefixed with the Service's namespace
-	// and a dot. Two Services must not share one: their instances would be mistaken for one
-	// another's.
+	// "-endpoints", in another namespace than the Service's prefixed with the Service's namespace and a
+	// dot. Two Services must not share one, because their instances would be mistaken for each other's.
 	Name string
 }
 
@@ -132,9 +131,9 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 	return s
 }
 
-// refresh writes only this instance's entries, and only if they are as they were read: a write that
-// arrives after their removal does not restore them. It does not conflict with heartbeats of other
-// instances, because it does not depend on the resourceVersion.
+// refresh writes only this instance's entries, and only if they are as they were read, so a write
+// that arrives after their removal does not restore them. It does not depend on the resourceVersion
+// and thus never conflicts with heartbeats of other instances.
 func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	data, born := map[string]string{}, s.born
 	if born.IsZero() {
@@ -216,7 +215,7 @@ type operation struct {
 }
 
 // patch sets these keys, or removes those with an empty value, if they are as they were read. The
-// API server applies all of that or nothing. Other keys may change meanwhile.
+// API server applies all of that or nothing, while other keys may change.
 func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data map[string]string) (snapshot, error) {
 	var patch []operation
 	if len(old.entries) == 0 { // there may be no data to add to
@@ -227,7 +226,7 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		path := "/data/" + key // keys contain neither ~ nor /
-		var standing any       // nil: the key must not exist
+		var standing any       // nil if the key must not exist
 		if e, exists := old.entries[key]; exists {
 			standing = e.raw
 		}
@@ -274,8 +273,8 @@ func tooLarge(err error) bool {
 	})
 }
 
-// fits returns ErrFull if the ConfigMap has no room for our entries, as far as is known: the API
-// server also counts other data.
+// fits returns ErrFull if the ConfigMap has no room for our entries. The API server may still
+// refuse them, because it also counts other data.
 func (s *configMap) fits(old snapshot, data map[string]string) error {
 	size, grown := 0, 0
 	for _, e := range old.entries {

@@ -8,7 +8,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// destination is where clients of a Service connect to. Endpoints whose ports have other names are one.
+// destination is where clients of a Service connect to. Endpoints that differ only in the names of
+// their ports are one.
 type destination struct {
 	address  netip.Addr
 	number   int32
@@ -35,7 +36,7 @@ func destinationsOf(s *discoveryv1.EndpointSlice) []destination {
 type coverage struct {
 	wanted  map[destination]bool
 	shown   map[destination]int  // by how many slices
-	awaited map[destination]bool // those that a change would have shown that has failed
+	awaited map[destination]bool // those that a failed change would have shown
 }
 
 func newCoverage(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) *coverage {
@@ -57,9 +58,9 @@ func (c *coverage) add(s *discoveryv1.EndpointSlice, n int) {
 	}
 }
 
-// next returns the index of the change that comes first: one that hides nothing that is wanted. If there
-// is none, two slices may swap destinations, and one of them has to come first. But none comes that hides
-// what a failed change would have shown: then next returns -1.
+// next returns the index of the change that comes first: one that hides nothing that is wanted. If no
+// change qualifies, two slices may swap destinations, and one of them has to come first. If all that are
+// left hide what a failed change would have shown, next returns -1.
 func (c *coverage) next(left []change) int {
 	if i := slices.IndexFunc(left, func(v change) bool { return len(c.hidden(v)) == 0 }); i >= 0 {
 		return i

@@ -44,8 +44,8 @@ func (e Endpoint) String() string {
 	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
 }
 
-// among reports whether an element of all has the same address, port number and protocol. Two
-// instances cannot both serve that, whatever name they give it.
+// among reports whether an element of all has the same address, port number and protocol, which two
+// instances cannot both serve, whatever name they give it.
 func (e Endpoint) among(all []Endpoint) bool {
 	return slices.ContainsFunc(all, func(o Endpoint) bool {
 		return e.Address == o.Address && e.Port.Number == o.Port.Number && e.Port.Protocol == o.Port.Protocol
@@ -94,7 +94,7 @@ func parseEntryKey(key string) (netip.Addr, int32, error) {
 }
 
 // addressProblems returns why the API server would refuse an EndpointSlice with this address. It
-// must find every reason: one bad address would make the API server refuse the whole slice.
+// must find every reason, because one bad address would make the API server refuse the whole slice.
 func addressProblems(a netip.Addr) []string {
 	switch {
 	case !a.IsValid():

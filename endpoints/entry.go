@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// value holds the fields of a [ConfigMapStore] entry that this package knows.
+// value holds the fields of a [ConfigMapStore] entry that this package reads.
 type value struct {
 	Name              string          `json:"name,omitempty"`
 	Port              int32           `json:"port"`
@@ -23,8 +23,7 @@ type value struct {
 }
 
 // author is the incarnation that wrote an entry, with the creation timestamp that it wrote.
-// Versions that do not know this field keep it when they overwrite an entry, but they write another
-// timestamp.
+// Versions without this field keep it when they overwrite an entry, but write another timestamp.
 type author struct {
 	Name              string      `json:"name"`
 	CreationTimestamp metav1.Time `json:"creationTimestamp"`

@@ -9,7 +9,7 @@ import (
 )
 
 // expiry decides when an instance expires, from what this process saw in earlier rounds. It
-// compares readings of this process' monotonic clock, never times of others.
+// compares readings of this process's monotonic clock, never times of others.
 type expiry struct {
 	interval time.Duration // longest expected time between two heartbeats
 
@@ -32,7 +32,7 @@ type observation struct {
 	since   clock.Reading
 	gaps    [4]time.Duration
 	deleted bool
-	// refreshed reports whether it was refreshed after it was deleted: its instance lives.
+	// refreshed reports whether it was refreshed after it was deleted, which means that its instance lives.
 	refreshed bool
 }
 
@@ -48,14 +48,14 @@ func (s observation) next(e entry, now clock.Reading, longest time.Duration) obs
 	return next
 }
 
-// minWait bounds from below how long to wait for the next change. The instance may not know yet
-// that the expiry has become shorter.
+// minWait bounds from below how long to wait for the next change, because the instance may not have
+// read yet that the expiry has become shorter.
 func (s observation) minWait() time.Duration { return heartbeats * slices.Max(s.gaps[:]) }
 
 // startRound begins a round that has read the store now. It restarts all waiting if this instance
-// did not refresh its entry in the last round, or if that round is longer than away ago: this
-// instance then cannot tell whether the others were able to refresh theirs. That also restarts the
-// time to register again after the store was lost.
+// did not refresh its entry in the last round, or if that round is longer than away ago, because
+// the others may not have been able to refresh theirs either. That also restarts the time to
+// register again after a loss of the store.
 func (x *expiry) startRound(now clock.Reading, away time.Duration) {
 	if !x.canJudge || now.SinceAtLeast(x.last) > away {
 		x.observations, x.since = map[string]observation{}, now
@@ -102,7 +102,7 @@ func (x *expiry) living(s snapshot, published []Endpoint) snapshot {
 	return s
 }
 
-// age returns for how long an entry has been unchanged.
+// age returns how long an entry has been unchanged.
 func (x *expiry) age(key string, now clock.Reading) time.Duration {
 	s, exists := x.observations[key]
 	if !exists {
@@ -112,7 +112,7 @@ func (x *expiry) age(key string, now clock.Reading) time.Duration {
 }
 
 // expired returns the entries that have been unchanged for at least expireAfter, sorted. Malformed
-// entries do not expire: it is unknown what they are.
+// entries do not expire, because it is unknown what they are.
 func (x *expiry) expired(s snapshot, expireAfter time.Duration, now clock.Reading) []string {
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(s.entries)) {

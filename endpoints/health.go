@@ -9,7 +9,7 @@ import (
 // without sending a request, and ignores its argument.
 //
 // It returns an error if rounds have failed for [Config].MaxFailing, and nil if that is not set. A round
-// that withdraws this instance because it is not ready does not fail by that.
+// that withdraws this instance because it is not ready does not count as failed.
 func (r *Reconciler) Check(*http.Request) error {
 	if err := r.contact.Check("rounds", r.config.MaxFailing); err != nil {
 		return fmt.Errorf("endpoints: %w", err)

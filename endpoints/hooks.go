@@ -2,9 +2,9 @@ package endpoints
 
 import "time"
 
-// Hooks are functions that a [Reconciler] calls when something happens, for metrics and tests. Each
-// may be nil. They are called synchronously, one at a time. They must return quickly: heartbeats
-// and the end of Run wait for them. A method of the Reconciler that a hook calls returns [ErrBusy].
+// Hooks are functions that a [Reconciler] calls when something happens, for metrics and tests. Each may
+// be nil. They are called synchronously, one at a time, and must return quickly, because heartbeats and
+// the end of Run wait for them. A method of the Reconciler that a hook calls returns [ErrBusy].
 type Hooks struct {
 	// OnRound is called at the end of each round.
 	OnRound func(Round)
@@ -22,11 +22,10 @@ type Hooks struct {
 
 // Round is the result of one round of a [Reconciler].
 type Round struct {
-	// Withdrawing reports whether the round was to withdraw this instance, not to refresh its
-	// entry: it is not ready, or it ends.
+	// Withdrawing reports whether the round was meant to withdraw this instance instead of
+	// refreshing its entry, because it is not ready or it ends.
 	Withdrawing bool
-	// Entries are the content of the store at the end, sorted by key. Nil: the store could not be
-	// read.
+	// Entries are the content of the store at the end, sorted by key, or nil if the store could not be read.
 	Entries []Status
 	// Heartbeats and Publications (changes of what is published) count successful writes.
 	Heartbeats, Publications int
@@ -35,7 +34,7 @@ type Round struct {
 	Removals int
 	// Took is the duration of the round.
 	Took time.Duration
-	// Err is what the round could not do. The rest is done.
+	// Err is what the round could not do; the rest is done.
 	Err error
 }
 
@@ -45,7 +44,7 @@ type Status struct {
 	Key string
 	// Own reports whether it is this instance's entry.
 	Own bool
-	// Endpoints of the instance. Nil: the entry is malformed.
+	// Endpoints of the instance, or nil if the entry is malformed.
 	Endpoints []Endpoint
 	// Unchanged is how long this instance has seen the entry without a heartbeat.
 	Unchanged time.Duration

@@ -13,13 +13,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// incarnation is a name that at most one process of a Pod has at a time. A process that wrote it
-// into an entry while having it has ended, or has withdrawn, once another process has the name.
+// incarnation is a name that at most one process of a Pod has at a time. Once another process has
+// the name, a process that wrote it into an entry while having it has ended or withdrawn.
 type incarnation struct {
-	name    string                                        // as configured; empty: none
+	name    string                                        // as configured; may be empty
 	socket  string                                        // what is locked
 	lock    func(name string) (release func(), err error) // see [process.Lock]
-	release func()                                        // nil: this process does not have the name
+	release func()                                        // nil unless this process has the name
 	refusal string                                        // last logged error
 }
 

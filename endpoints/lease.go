@@ -35,12 +35,12 @@ const (
 
 // LeaseStore is one coordination.k8s.io/v1 Lease for each instance. Its labels
 // endpoints.bellwether.dev/service and endpoints.bellwether.dev/namespace name the Service. The
-// number of instances is not limited, and does not change the cost of a heartbeat. Several Services
-// may share a namespace. Instances delete the Leases of expired instances, so use a namespace in
+// number of instances is unlimited and does not affect the cost of a heartbeat. Several Services
+// may share a namespace. Because instances delete the Leases of expired ones, use a namespace in
 // which no Lease elects a leader: a process that may delete such a Lease can make two leaders.
 //
-// An instance considers the store lost if its own Lease is gone. To delete the Lease of an instance
-// is to remove that instance.
+// An instance considers the store lost if its own Lease is gone. Deleting the Lease of an instance
+// removes that instance.
 type LeaseStore struct {
 	// Namespace of the Leases. Default: that of the Service.
 	Namespace string
@@ -189,7 +189,7 @@ func entryOf(l *coordinationv1.Lease) entry {
 	return e
 }
 
-// refresh writes this instance's Lease, based on the version that was read: a write that arrives
+// refresh writes this instance's Lease, based on the version that was read, so a write that arrives
 // after its removal does not restore it.
 func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	standing, exists := old.entries[s.name]
@@ -252,8 +252,8 @@ func (s *leases) explainExisting(ctx context.Context) error {
 func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
 
 // remove deletes Leases if they are as they were read. A Lease that another instance has deleted
-// counts as gone, but not as removed. client-go takes any answer with the code 200 for a deletion, so
-// the API server is asked once more about this instance's Lease. The next round sees those of others.
+// counts as gone, but not as removed. client-go takes any answer with the code 200 for a deletion,
+// so remove checks this instance's Lease once more, while the next round reads those of others.
 func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next snapshot, removed []string, err error) {
 	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {

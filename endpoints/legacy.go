@@ -18,8 +18,8 @@ const legacyManagedBy = "endpoints.kubernetes.io/managed-by"
 //nolint:staticcheck // Endpoints are deprecated, and published only if asked for
 type legacyEndpoints = corev1.Endpoints
 
-// newLegacy returns the Endpoints object that publishes these endpoints. From its creation on, a
-// label keeps Kubernetes from mirroring it, which would publish all endpoints twice.
+// newLegacy returns the Endpoints object that publishes these endpoints. A label keeps Kubernetes
+// from mirroring it, which would publish all endpoints twice.
 func newLegacy(service *corev1.Service, all []Endpoint) *legacyEndpoints {
 	e := &legacyEndpoints{ObjectMeta: metav1.ObjectMeta{
 		Namespace: service.Namespace, Name: service.Name,

@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// pass is the work of one round. After a conflict it runs again.
+// pass is the work of one round, and runs again after a conflict.
 type pass struct {
 	*Reconciler
 	leaving   bool
@@ -20,8 +20,8 @@ type pass struct {
 	result    Round
 }
 
-// run does everything that there is to do, from what it reads. A heartbeat waits neither for what
-// is published nor for a Service that does not exist.
+// run reads the state and does everything that follows from it. A heartbeat waits neither for what
+// is published nor for a missing Service.
 func (p *pass) run(ctx context.Context) error {
 	now, publishing := p.readPublished(ctx) // before the store: see publisher.read
 	if publishing == nil {
@@ -111,9 +111,9 @@ func (p *pass) leave(ctx context.Context, s snapshot, published []Endpoint) (sna
 }
 
 // stay sends the heartbeat. It removes entries of earlier processes of this Pod, and entries that
-// had expired when the store was read. It does not count the time since then: this process may have
-// been stopped, and the others with it. An instance that cannot register in a full store still
-// removes expired entries.
+// had expired when the store was read. It does not count the time since then, because this process
+// may have been stopped, and the others with it. An instance that cannot register in a full store
+// still removes expired entries.
 func (p *pass) stay(ctx context.Context, s snapshot, published []Endpoint, arrived clock.Reading,
 ) (snapshot, error) {
 	full, err := error(nil), error(nil)

@@ -27,7 +27,7 @@ type publisher struct {
 type publication struct {
 	service *corev1.Service
 	slices  []*discoveryv1.EndpointSlice // ours
-	legacy  *legacyEndpoints             // nil if there is none or PublishEndpoints is not set
+	legacy  *legacyEndpoints             // nil if it does not exist or PublishEndpoints is not set
 	// conflict is why the Endpoints object is not written.
 	conflict error
 	// selected is ErrSelector if the Service has a selector. Its Endpoints object then belongs to
@@ -42,8 +42,8 @@ func (p publication) endpoints() []Endpoint {
 	return slices.Compact(all)
 }
 
-// read returns what is published. Call it before reading the store: a later view of the store that
-// another instance writes to a slice then makes our write a conflict.
+// read returns what is published. Call it before reading the store, so that our write conflicts if
+// another instance has published a later view of the store.
 func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
@@ -99,7 +99,7 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	return e, nil, nil
 }
 
-// publish replaces what is published by these endpoints. It returns how many objects it wrote. Each
+// publish replaces what is published by these endpoints and returns how many objects it wrote. Each
 // write applies only to the version that was read; otherwise the error is an errConflict. A failed
 // write stops only those that hide what it would have shown.
 func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint) (writes int, err error) {

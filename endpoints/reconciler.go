@@ -71,7 +71,7 @@ const (
 	attempts = 5
 	// conflictPause bounds the pause before the second attempt. It grows linearly.
 	conflictPause = 50 * time.Millisecond
-	// firstRetry is the wait after a failed round. It doubles each time.
+	// firstRetry is the wait after a failed round, and doubles each time.
 	firstRetry = time.Second
 	// jitter is the fraction by which intervals vary, so that instances that started together do
 	// not keep writing together.
@@ -79,8 +79,8 @@ const (
 )
 
 // Run registers and publishes this instance until ctx ends, then withdraws it. It returns nil if
-// the withdrawal succeeded, otherwise an error that says what is left. Run soon retries a failed
-// round. It ends early only with [ErrSelector], and only if this instance is not registered.
+// the withdrawal succeeded, otherwise an error that states what is left. Run soon retries a failed
+// round, and ends early only with [ErrSelector] while this instance is not registered.
 func (r *Reconciler) Run(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -122,8 +122,8 @@ func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
 
 // ReconcileOnce runs one round, for programs with their own loop. Call it every [Config].Interval,
 // or three times in the time that [Config].Settings sets, if that is shorter. An instance that
-// calls it less often never considers another one expired. The error says what the round could not
-// do; the rest is done. [ErrNotReady] means that the instance is withdrawn.
+// calls it less often never considers another one expired. The error reports what the round could
+// not do; the rest is done. [ErrNotReady] means that the instance is withdrawn.
 func (r *Reconciler) ReconcileOnce(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -132,9 +132,8 @@ func (r *Reconciler) ReconcileOnce(ctx context.Context) error {
 	return errors.Join(r.reconcile(ctx))
 }
 
-// Withdraw removes this instance from the store and from what is published, and nothing else. If it
-// was the last instance, nothing is published then. It retries until ctx ends. Run withdraws by
-// itself.
+// Withdraw removes this instance, and nothing else, from the store and from what is published. After
+// the last instance, nothing is published. It retries until ctx ends. Run withdraws by itself.
 func (r *Reconciler) Withdraw(ctx context.Context) error {
 	if !r.running.TryLock() {
 		return ErrBusy
@@ -178,7 +177,7 @@ const (
 )
 
 // reconcile runs one round of an instance that is published if it is ready. err is what the round
-// could not do. rest concerns readiness and settings: to retry soon would not change it.
+// could not do. rest concerns readiness and settings, which an early retry would not change.
 func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	ctx, cancel := r.within(ctx, r.timeout())
 	defer cancel()
@@ -199,13 +198,13 @@ func (r *Reconciler) share(ctx context.Context) (context.Context, context.Cancel
 	return r.within(ctx, r.timeout()/shares)
 }
 
-// within bounds requests. A request before them that had no answer was the last on its connection.
+// within bounds requests. If an earlier request had no answer, they use another connection.
 func (r *Reconciler) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	r.connection.LeaveIfSilent(ctx)
 	return clock.WithTimeout(r.connection.Observe(ctx), r.config.clock, d)
 }
 
-// checkReady asks whether clients may be sent here. No answer means no: the server may hang.
+// checkReady asks whether clients may be sent here. No answer means no, because the server may hang.
 func (r *Reconciler) checkReady(ctx context.Context) error {
 	if err := r.ready.Ask(ctx, r.config.clock, r.timeout()/shares, r.config.Ready); err != nil {
 		return fmt.Errorf("endpoints: %w: %w", ErrNotReady, err)

@@ -14,8 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// readSettings updates the expiry from the run-time setting. The error says why the last good value
-// stays.
+// readSettings updates the expiry from the run-time setting. The error is why the last good value stays.
 func (r *Reconciler) readSettings(ctx context.Context) error {
 	if r.config.Settings == "" {
 		return nil
@@ -42,7 +41,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 }
 
 // missingPorts returns an error if the Service lacks ports of this instance. Clients find a port by
-// the name and the protocol that both have.
+// its name and protocol, which both must share.
 func (r *Reconciler) missingPorts(s *corev1.Service) error {
 	if len(s.Spec.Ports) == 0 { // as of a headless Service
 		return nil
@@ -71,8 +70,8 @@ func portName(name string, protocol corev1.Protocol) string {
 	return fmt.Sprintf("%q of %s", name, protocol)
 }
 
-// missingFamilies returns an error if the Service lacks the family of an address of this instance: then no
-// node routes to it. Clients of a headless Service find all addresses in DNS.
+// missingFamilies returns an error if the Service lacks the family of an address of this instance, because
+// then no node routes to it. Clients of a headless Service find all addresses in DNS.
 func (r *Reconciler) missingFamilies(s *corev1.Service) error {
 	has := s.Spec.IPFamilies
 	if len(has) == 0 || s.Spec.ClusterIP == corev1.ClusterIPNone {

@@ -9,7 +9,7 @@ import (
 // settingsKey is the key of the run-time setting.
 const settingsKey = "expire-duration"
 
-// minExpireDuration is the shortest setting: an instance has three heartbeats before it expires.
+// minExpireDuration is the shortest setting, with which an instance has three heartbeats before it expires.
 const minExpireDuration = heartbeats * minInterval
 
 // errNoSetting is returned for settings without the key.
@@ -40,7 +40,7 @@ type settings struct {
 }
 
 // maxGrowth bounds how much longer an interval may be than the one before. Others expect the next
-// heartbeat within three of the previous intervals, whatever they know of the run-time setting.
+// heartbeat within three of the previous intervals, whichever run-time setting they have read.
 const maxGrowth = 1.5
 
 // startRound sets the interval to a third of expireAfter, but at most to the configured one.

@@ -148,7 +148,7 @@ func newSlice(service *corev1.Service, g group, addresses []netip.Addr, n int) *
 	return s
 }
 
-// ownedBy has the garbage collector delete an object with the Service. Otherwise the next Service
+// ownedBy makes the garbage collector delete an object with the Service. Otherwise the next Service
 // of that name would publish its addresses.
 func ownedBy(service *corev1.Service) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}
@@ -182,8 +182,8 @@ type change struct {
 }
 
 // changes returns the writes that replace the standing slices by wanted. Those that only add
-// endpoints come first and those that remove them last. Of the order that keeps an endpoint from being
-// missing while it moves, see coverage.
+// endpoints come first and those that remove them last. See coverage for the order that keeps an
+// endpoint from being missing while it moves.
 func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) []change {
 	var all []change
 	kept := map[string]bool{}

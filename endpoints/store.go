@@ -12,14 +12,14 @@ import (
 // Service must use the same.
 type Store interface {
 	withDefaults(Config) Store
-	// problems returns what is wrong with the store, or with what config wants to store in it. Each
+	// problems returns what is wrong with the store, or with what config would store in it. Each
 	// error names its field.
 	problems(Config) []error
 	open(kubernetes.Interface, Config) store
 }
 
 // store is an open [Store]. Each instance has its own entries in it and keeps rewriting them. A
-// write applies only to what was read; if that has changed, the write returns errConflict.
+// write applies only to what was read, and returns errConflict if that has changed.
 type store interface {
 	// own returns the keys of this instance's entries.
 	own() []string
@@ -27,8 +27,8 @@ type store interface {
 	read(ctx context.Context) (snapshot, error)
 	// refresh writes this instance's entries and returns the resulting snapshot.
 	refresh(ctx context.Context, s snapshot, h heartbeat) (snapshot, error)
-	// remove removes these entries if they are as in s. It returns the resulting snapshot, and the
-	// keys that this call has removed: with an error, maybe not all.
+	// remove removes these entries if they are as in s. It returns the resulting snapshot and the
+	// keys that this call has removed, which with an error may not be all.
 	remove(ctx context.Context, s snapshot, keys []string) (next snapshot, removed []string, err error)
 	// mine reports whether this process wrote an entry, rather than another one with the same
 	// address and port.
@@ -43,7 +43,7 @@ type heartbeat struct {
 
 // snapshot is the content of a store at one time. Its map is never changed.
 type snapshot struct {
-	// incarnation changes when the store is deleted and created again. Empty: there is no store.
+	// incarnation changes when the store is deleted and created again, and is empty without a store.
 	incarnation string
 	version     string // for writes that depend on the whole snapshot
 	entries     map[string]entry
@@ -52,8 +52,7 @@ type snapshot struct {
 // entry is the entry of an instance.
 type entry struct {
 	endpoints []Endpoint
-	// mark changes with every heartbeat. Compare it only for equality: times in it are of other
-	// clocks.
+	// mark changes with every heartbeat. Compare it only for equality, because times in it are of other clocks.
 	mark string
 	// problem is why the entry is malformed, or nil.
 	problem error
@@ -62,8 +61,8 @@ type entry struct {
 	// created is when the writing process registered, by its clock. Only the instance itself uses
 	// it.
 	created time.Time
-	// incarnation is that of the process that wrote it, while only that process had the name.
-	// Empty: unknown.
+	// incarnation is that of the process that wrote it, while only that process had the name, or
+	// empty if unknown.
 	incarnation string
 	// raw is what the store needs to change the entry.
 	raw any

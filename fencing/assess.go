@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Assessment says whether a node could be fenced now.
+// Assessment states whether a node could be fenced now.
 type Assessment struct {
 	Node string
 	// Object is the name of the ConfigMap with the node's configuration, or "built-in".
@@ -22,12 +22,12 @@ type Assessment struct {
 	// Unproved lists the power devices that were not commissioned with their present configuration.
 	Unproved []string
 	// Decision is the decision about switching the machine off now. For a node that works, at least
-	// the gate Duration does not allow it.
+	// the gate Duration forbids it.
 	Decision Decision
 }
 
 // Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
-// changes nothing and needs no leadership. It may run beside Run. It reads all devices, and watches
+// changes nothing, needs no leadership and may run beside Run. It reads all devices, and watches
 // the nodes for Limits.Observation before it returns.
 func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ctx, cancel := context.WithCancel(ctx)

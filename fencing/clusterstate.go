@@ -21,7 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// clusterState is what this process knows about the whole cluster, and what it has allowed.
+// clusterState has this process's view of the whole cluster, and what it has allowed.
 type clusterState struct {
 	config     Config
 	nodes      *nodestate.Nodes
@@ -37,7 +37,7 @@ type clusterState struct {
 	wake    func(node string)
 	checked func(node string) (policy.Status, error)
 
-	configured atomic.Pointer[map[string]bool] // the nodes that have a configuration; nil: it is not known yet
+	configured atomic.Pointer[map[string]bool] // the nodes that have a configuration; nil while that is not known
 }
 
 // waiting is a fence that waits to start.
@@ -153,7 +153,7 @@ func newer(f, than *v1alpha1.NodeFence) bool {
 }
 
 // fenceState returns the state of a fence for the policy. A fence that waits for a human counts as
-// given up: it may wait for days.
+// given up, because it may wait for days.
 func fenceState(f *v1alpha1.NodeFence) policy.Fence {
 	if needsHuman(f) {
 		return policy.FenceGivenUp
@@ -213,7 +213,7 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 }
 
 // beginning reports whether a fence that was allowed to switch devices may be about to do it. A
-// record that shows something else is newer than the permission: the write that it was for fails.
+// record that shows something else is newer than the permission, so the permitted write fails.
 func beginning(f *v1alpha1.NodeFence) bool {
 	switch f.Status.Phase {
 	case v1alpha1.PhaseIsolating, v1alpha1.PhasePowering, v1alpha1.PhaseCommissioning:
@@ -265,8 +265,8 @@ func (c *clusterState) observe() policy.View {
 	return all
 }
 
-// assess returns a decision without side effects. The caller has just had an answer of the API
-// server, so that the leadership does not matter.
+// assess returns a decision without side effects. Leadership does not matter, because the caller
+// has just had an answer of the API server.
 func (c *clusterState) assess(target policy.Target) policy.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,8 +352,8 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 	return d
 }
 
-// giveBack ends the permission of a node whose write was refused, so that it did not begin. Others
-// that wait ask first.
+// giveBack ends the permission of a node whose fence did not begin, because the write was refused.
+// Other waiting fences then ask first.
 func (c *clusterState) giveBack(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -34,11 +34,11 @@ var (
 )
 
 // Commission proves that the power devices that are configured for a node belong to it. The node
-// must work, and an admin must have cordoned and drained it. For each level of power_management
-// once, Commission switches the machine off, sees the node go down, switches it on, and sees it
-// come back with another boot ID. That takes some minutes. Commission returns what is proved of the
-// node at its end. The proof is stored at the Node, and is valid while the configuration of the
-// devices is unchanged.
+// must work, and an admin must have cordoned and drained it. Once for each level of
+// power_management, Commission switches the machine off, waits for the node to go down, switches
+// the machine on, and waits for the node to come back with another boot ID. That takes some
+// minutes. Commission then returns everything that is proved about the node. The proof is stored at
+// the Node, and is valid while the configuration of the devices is unchanged.
 //
 // Run must be running in this process. It executes the commission as a NodeFence, which counts as a
 // fence: with MaxConcurrent 1, no other machine loses its power meanwhile, and the next controller
@@ -94,7 +94,7 @@ func (c *Controller) runs(r *run) {
 	c.running = r
 }
 
-// leading returns the run of this term; nil: Run does not run.
+// leading returns the run of this term, or nil if Run does not run.
 func (c *Controller) leading() *run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, e
 }
 
 // ask begins a commission unless something prevents it, and returns the value of the request.
-// annotation is the value of the node's annotation; nil: the request is new.
+// annotation is the value of the node's annotation, or nil if the request is new.
 func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
 	n, err := r.liveNode(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
@@ -165,7 +165,7 @@ func next(record *v1alpha1.NodeFence) string {
 	return strconv.FormatInt(record.Status.Incident+1, 10)
 }
 
-// refusal returns everything that prevents a commission; nil: nothing does.
+// refusal returns everything that prevents a commission, or nil.
 func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.NodeFence, asked string) error {
 	var wrong []error
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -218,7 +218,7 @@ func tried(record *v1alpha1.NodeFence, asked string) bool {
 	return record.Status.Commission != nil && record.Status.Commission.Asked == asked
 }
 
-// prepared returns what an admin must still do before a node may lose its power; nil: nothing.
+// prepared returns what an admin must still do before a node may lose its power, or nil.
 func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
 	var wrong []error
 	_, ours := n.Annotations[cluster.AnnotationCordoned]
@@ -296,7 +296,7 @@ func (r *run) commissionEnded(node, asked string) (bool, error) {
 	return true, outcome(node, s)
 }
 
-// outcome returns why an ended commission has failed; nil: it has succeeded.
+// outcome returns why an ended commission has failed, or nil if it has succeeded.
 func outcome(node string, s *v1alpha1.Status) error {
 	if s.Commission.Failed == "" {
 		return nil

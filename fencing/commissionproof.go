@@ -17,8 +17,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
-// Commissioned is what commissions have proved about a node: that its machine loses its power by
-// these devices. It is stored as JSON in the annotation [v1alpha1.AnnotationCommissioned] of the
+// Commissioned has what commissions have proved about a node, namely that these devices switch its
+// machine off. It is stored as JSON in the annotation [v1alpha1.AnnotationCommissioned] of the
 // Node.
 type Commissioned struct {
 	// UID of the Node, and system UUID of its machine. The proof is void for any other.
@@ -66,7 +66,7 @@ func (p Commissioned) proves(devices map[string]string) bool {
 	return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })
 }
 
-// with returns the proof with one more level. It drops levels that the plan does not have any more.
+// with returns the proof with one more level. It drops levels that the plan no longer has.
 func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
@@ -93,8 +93,7 @@ func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	return names
 }
 
-// errNotBack means that the node has not rebooted, although the state machine has just seen that it
-// had.
+// errNotBack means that the node has not rebooted, contrary to the state machine's last look at it.
 var errNotBack = errors.New("fencing: the node is not back yet")
 
 // writeProof stores the proof for the commissioned level at the Node.

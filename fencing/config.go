@@ -19,7 +19,7 @@ import (
 // Config configures a [Controller]. All candidates for the leadership must have the same Config,
 // except for Node and Leadership.
 type Config struct {
-	// Namespace of the ConfigMaps that say how nodes are fenced, and of the Secrets that they refer
+	// Namespace of the ConfigMaps that set how nodes are fenced, and of the Secrets that they refer
 	// to. Required.
 	Namespace string
 
@@ -28,8 +28,8 @@ type Config struct {
 	Node           string
 	OutsideCluster bool
 
-	// Leadership limits the controller: it sends no command when no time is left. Use an elector of
-	// package leaderelection. Required.
+	// Leadership limits the controller, which sends no command when no time is left. Use an elector
+	// of package leaderelection. Required.
 	Leadership Leadership
 
 	// Agents send commands to devices and read them. Required.
@@ -42,10 +42,10 @@ type Config struct {
 	Limits Limits
 
 	// Storage maps methods of the isolation step that switch a device off to the storage that the
-	// node cannot reach after that. Pods that use only this storage are released once the devices of
-	// all these methods that the node has are proved to be off. If one has must_success=no and
-	// fails, they wait until the machine is off: it may be another path to the same storage. Name
-	// each path, as one that is not named is not seen. Default: none.
+	// node cannot reach after that. Pods that use only this storage are released once the devices
+	// of all these methods that the node has are proved to be off. If one has must_success=no and
+	// fails, they wait until the machine is off, because it may be another path to the same
+	// storage. Name each path, because others are not considered. Default: no storage.
 	Storage map[string]Storage
 
 	// StorageReachable reports whether this process reaches the storage. It is called before each
@@ -54,12 +54,12 @@ type Config struct {
 
 	// Dumps opens the port that receives messages from kernels of nodes with kdump=yes, such as
 	// kdump.Listen(kdump.DefaultAddress). The port is opened when the first such node is seen, and
-	// closed when Run returns. Nil: kdump=yes is an error in the configuration of a node.
+	// closed when Run returns. If nil, kdump=yes is an error in the configuration of a node.
 	Dumps func() (Dumps, error)
 
 	// Paused returns the reason why no node may be fenced now, such as a maintenance window, or ""
-	// if nodes may be fenced. It must not block. Nil: never paused. The ConfigMap fence-paused in
-	// Namespace also pauses all fences; its key reason holds the reason.
+	// if nodes may be fenced. It must not block. If nil, fences are never paused. The ConfigMap
+	// fence-paused in Namespace also pauses all fences; its key reason holds the reason.
 	Paused func() string
 
 	// RequireCommissioned blocks the fence of a node unless its power devices were commissioned
@@ -105,20 +105,21 @@ type Config struct {
 	// Hooks are called on events, for metrics and tests.
 	Hooks Hooks
 
-	// Events records Kubernetes Events. They regard the NodeFence and are related to the Node; those
-	// about the condition FenceReady regard the Node. The managers of controller-runtime return such
-	// a recorder too; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an older
-	// one. It must not block, as fences wait for it. Nil: none.
+	// Events records Kubernetes Events. They regard the NodeFence and are related to the Node;
+	// those about the condition FenceReady regard the Node. The managers of controller-runtime also
+	// return such a recorder; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an
+	// older one. It must not block, because fences wait for it. If nil, no Events are recorded.
 	Events events.EventRecorder
 
-	// Logger gets transitions at level Info, and problems at level Warn. Nil: no logs.
+	// Logger gets transitions at level Info, and problems at level Warn. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 
 // Leadership is the part of an elector that the controller uses. *leaderelection.Elector implements
 // it.
 type Leadership interface {
-	// Remaining returns how long this process may still act as the leader. Zero: not at all.
+	// Remaining returns how long this process may still act as the leader. It returns zero if it
+	// may not.
 	Remaining() time.Duration
 }
 

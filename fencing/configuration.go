@@ -25,7 +25,7 @@ const (
 // survey is the last report about the configuration as a whole.
 type survey struct {
 	known bool
-	wrong error     // why no node can be fenced; nil: at least one has a configuration
+	wrong error     // why no node can be fenced; nil if at least one has a configuration
 	told  time.Time // when it was last reported
 }
 
@@ -75,7 +75,7 @@ func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
 }
 
 // survey finds the nodes without a usable configuration. If no node has one, it reports that,
-// because then the fencer has no effect.
+// because the fencer then has no effect.
 func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]error {
 	flaws, err := c.flaws(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ import (
 
 var (
 	// ErrOwnHost is returned by Run when the node of this process has failed. A controller on
-	// another node must lead, and fence it.
+	// another node must then lead and fence it.
 	ErrOwnHost = errors.New("fencing: the node of this process has failed: another leader has to fence it")
 	// ErrBusy is returned by Run while another Run of the same Controller has not returned.
 	ErrBusy = errors.New("fencing: Run of this controller is already running")
@@ -48,7 +48,7 @@ type Controller struct {
 	busy       sync.Mutex // held by Run
 
 	mu      sync.Mutex
-	running *run // guarded by mu; nil: Run does not run
+	running *run // guarded by mu; nil if Run does not run
 }
 
 // New returns a controller. It sends no requests. The error names each invalid field.
@@ -73,8 +73,8 @@ const tick = time.Second
 
 // Run fences nodes until ctx ends. It returns when everything that it started has ended; a command
 // to a device may delay that by CommandTimeout. Run it under an elector: elector.Run(ctx,
-// controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], or the error of the
-// API server if that does not serve NodeFences or forbids a required list.
+// controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], or an error if the
+// API server does not serve NodeFences or forbids a required list.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.busy.TryLock() {
 		return ErrBusy
@@ -218,8 +218,8 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 	return r, nil
 }
 
-// newInformer returns an informer of all that a client's resource shows. An informer factory would do the
-// same, and has every user of this package compile the informers of all other resources.
+// newInformer returns an informer of all objects of a client's resource. An informer factory would
+// make every user of this package compile the informers of all other resources.
 func newInformer[List runtime.Object](client any, resource interface {
 	List(context.Context, metav1.ListOptions) (List, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -269,7 +269,7 @@ func (r *run) watchFailed(ctx context.Context, watch *cache.Reflector, err error
 	r.watches.Note(watch.TypeDescription(), err, "watch ended, reopening", "")
 }
 
-// end waits until all goroutines have ended. Then nothing is known any more.
+// end waits until all goroutines have ended. After that, nothing is known.
 func (r *run) end(cancel context.CancelFunc) {
 	r.mu.Lock()
 	r.closed = true
@@ -302,8 +302,8 @@ func (r *run) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// leaves reports whether another process has to fence the node of this one. If the node fails and
-// is Ready, this process works, and may be the only one: it stays until it has led for twice as long
+// leaves reports whether another process must fence the node of this one. If the node fails but is
+// Ready, this process works and may be the only one, so it stays until it has led for twice as long
 // as a new leader may have to wait. Otherwise a leader that is elected again and again would fence
 // no node.
 func (r *run) leaves(own *policy.NodeFacts) bool {
@@ -330,7 +330,7 @@ func (r *run) carryOut(ctx context.Context, node string) {
 	})
 }
 
-// begins runs something in a goroutine, unless the run is ending.
+// begins runs a function in a goroutine, unless the run is ending.
 func (r *run) begins(something func()) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,16 +6,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// Decision says whether a node may be fenced now.
+// Decision states whether a node may be fenced now.
 type Decision struct {
 	// Verdict, Reason, Message and After are those of the first gate that does not allow the fence.
 	Verdict Verdict
-	// Reason is a word in CamelCase, such as Storm, and Allowed if all gates allow the fence.
+	// Reason is a word in CamelCase, such as Storm, or Allowed if all gates allow the fence.
 	// docs/fencing.md explains the reasons.
 	Reason string
 	// Message explains the reason to an administrator.
 	Message string
-	// After is when the gate may allow the fence, from now, if nothing else changes. 0: unknown.
+	// After is the time from now until the gate may allow the fence, if nothing else changes. 0 if
+	// unknown.
 	After time.Duration
 	// Gates has the results of all gates, in the order of evaluation.
 	Gates []GateResult
@@ -38,7 +39,7 @@ type GateResult struct {
 	Verdict Verdict
 	Reason  string // empty if Verdict is Allow
 	Message string
-	After   time.Duration // 0: unknown
+	After   time.Duration // 0 if unknown
 }
 
 func newDecision(d policy.Decision) Decision {

@@ -29,7 +29,7 @@ type checks struct {
 	results map[string]check     // by node
 	begun   map[string]time.Time // of the last check, by node
 	busy    map[string]bool      // nodes that are being checked
-	// by node: devices that have contradicted the node, and were not seen on since
+	// by node: devices that have contradicted the node, and have not read on since
 	withdrawn map[string]map[string]bool
 
 	whole survey // of watch
@@ -50,7 +50,8 @@ func newChecks(r *run) *checks {
 	}
 }
 
-// status returns whether the node could be fenced, and why not. Missing: not checked.
+// status returns whether the node could be fenced, and why not. It is Missing before the first
+// check.
 func (c *checks) status(node string) (policy.Status, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +149,8 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	return true
 }
 
-// round numbers the intervals of a node's checks. Those of different nodes do not begin together: after the
-// first one, checks are spread.
+// round numbers the intervals of a node's checks. Those of different nodes begin at different
+// times, so that checks are spread after the first one.
 func round(node string, at time.Time, interval time.Duration) int64 {
 	begins := int64(xxhash.Sum64String(node) % uint64(interval))
 	return (at.UnixNano() - begins) / int64(interval)
@@ -406,8 +407,8 @@ func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 	c.results[n.Name] = result
 }
 
-// overdue reports whether the last report of a problem, by this process or as far as it knows by
-// the one before, is long ago.
+// overdue reports whether the last known report of a problem, by this process or the one before, is
+// long ago.
 func (c *checks) overdue(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,7 +3,7 @@
 // deletes the node's pods.
 //
 //	controller, err := fencing.New(kube, dyn, fencing.Config{
-//		Namespace:  "fencing",               // of the ConfigMaps that say how nodes are fenced
+//		Namespace:  "fencing",               // of the ConfigMaps that set how nodes are fenced
 //		Node:       os.Getenv("NODE_NAME"),  // which this process never fences
 //		Leadership: elector,                 // of package leaderelection
 //		Agents:     agents,                  // for BMCs, PDUs and clouds
@@ -11,17 +11,17 @@
 //	...
 //	err = elector.Run(ctx, controller.Run)
 //
-// A node that is not Ready for not_ready_for gets a record, a NodeFence. The node is isolated: it
+// A node that has not been Ready for not_ready_for gets a record, a NodeFence, and is isolated: it
 // is tainted, so that nothing new is scheduled to it, and cut off from storage where that is
-// configured. If the node has not returned after power_wait, its machine loses its power by all
-// devices that feed it. Each device is read off twice, and the node is read once more. Then its
-// pods are deleted and its volumes are detached, the machine gets its power back, and the node is
+// configured. If the node has not returned after power_wait, all devices that feed its machine
+// switch it off. Once each of them has read off twice, and the node was read once more, its pods
+// are deleted and its volumes are detached. Then the machine gets its power back, and the node is
 // made schedulable when it reports again.
 //
 // Packages for programs:
 //
 //	package      contents
-//	v1alpha1     NodeFence, the record of a fence: all that kubectl shows and the next controller knows
+//	v1alpha1     NodeFence, the record of a fence: what kubectl shows and the next controller reads
 //	agent        the interface to devices, for agents of your own
 //	fenceagents  runs the programs of ClusterLabs' fence-agents: IPMI, Redfish, PDUs, switches, clouds
 //	fencejobs    runs the same programs as Kubernetes Jobs
@@ -39,9 +39,9 @@
 //
 // # Guaranteed
 //
-// The guarantees rest on the assumptions of package statemachine. The most important ones: a device
-// executes a command within its settling time or never, and a configured plug belongs to the node.
-// In parentheses: the test that fails otherwise.
+// The guarantees rest on the assumptions of package statemachine. The most important ones are that
+// a device executes a command within its settling time or never, and that a configured plug belongs
+// to the node. The names in parentheses are those of the tests that fail otherwise.
 //
 //   - Pods are released only while the machine of their node is proved to be off, or after an admin
 //     has confirmed it (TestSimulatedDeaths, TestLyingDevices). With kdump=yes they are also
@@ -63,28 +63,30 @@
 //   - A reading of a device proves something about one machine only. The machine is identified by
 //     the Node's UID, boot ID, provider ID and system UUID
 //     (TestPlugOfTheMachineThatWasReplacedProvesNothing). A device that is off before any command
-//     is believed only if it was read on while that machine worked; the next leader knows that too
-//     (TestMachineThatIsOffAlreadyAndAnotherLeader). A device that reads off while the node renews
-//     its Lease is not believed any more, and a condition of the Node reports it
+//     is believed only if it was read on while that machine worked; the next leader also has that
+//     knowledge (TestMachineThatIsOffAlreadyAndAnotherLeader). A device that reads off while the
+//     node renews its Lease is no longer believed, and a condition of the Node reports it
 //     (TestPlugThatIsOffWhileItsNodeWorksProvesNothing).
-//   - Off proves nothing by itself where it may be that of a suspended machine, see
-//     [agent.Metadata].OffIsProof: only after a command of this process that its agent says to have
-//     sent, to a machine that was on (TestSuspendedMachineKeepsItsPods, e2e:TestSuspendedMachine).
-//   - A device is called only when the last call to it has ended, by fences before checks. What one
-//     device is follows from its agent, address and port, or from the key device of its configuration.
-//     A device that hangs delays no checks of others (TestNodesOfOneDeviceTakeTurns,
-//     TestDeviceWithTwoAddresses, TestDeviceThatHangsDelaysNoChecksOfOthers, e2e:TestNodesOfOnePDU).
+//   - Off proves nothing by itself where a suspended machine may read off, see
+//     [agent.Metadata].OffIsProof. It then counts only after a command of this process that its
+//     agent reports as sent, to a machine that was on (TestSuspendedMachineKeepsItsPods,
+//     e2e:TestSuspendedMachine).
+//   - A device is called only when the last call to it has ended, and by fences before checks.
+//     Agent, address and port identify a device, unless the key device of its configuration does. A
+//     device that hangs delays no checks of others (TestNodesOfOneDeviceTakeTurns,
+//     TestDeviceWithTwoAddresses, TestDeviceThatHangsDelaysNoChecksOfOthers,
+//     e2e:TestNodesOfOnePDU).
 //   - One readable level of devices is enough (TestDeadBMCThenPDUsWithDefaultTimes). With default
 //     settings the pods of a lost node are released within eight and a half minutes if one level
 //     can be read (TestSimulatedDeathsOfNodes).
-//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep
-//     other nodes from being fenced. A valid configuration stays valid while only agents and
-//     Secrets fail (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo,
-//     TestSilentAgentDelaysNoOtherNodeWhileNodesComeAndGo). A command that cannot be sent for want
-//     of a Secret counts as a try (TestSecretThatIsDeletedDuringAFence). A lost node that is not
-//     fenced has a record with the reason, and a repeated Event.
-//   - A record that was edited by hand, so that no fence can go on from it, stops the fence of its
-//     node only, until it is repaired (TestRecordThatIsEditedByHand).
+//   - A wrong configuration, a broken agent or an unreadable Secret of one node does not keep other
+//     nodes from being fenced. A valid configuration stays valid while only agents and Secrets fail
+//     (TestOneBadConfigurationConcernsOneNode, TestConfigurationThatWasGoodStaysSo,
+//     TestSilentAgentDelaysNoOtherNodeWhileNodesComeAndGo). A command that cannot be sent because a
+//     Secret is missing counts as a try (TestSecretThatIsDeletedDuringAFence). A lost node that is
+//     not fenced has a record with the reason, and a repeated Event.
+//   - A record that was edited by hand, so that no fence can continue from it, stops only the fence
+//     of its node, until it is repaired (TestRecordThatIsEditedByHand).
 //   - The attach-detach controller of Kubernetes detaches the volumes of the lost machine seconds
 //     after the proof, not after 6 min (e2e:TestVolumeIsFreeOnceThePowerIsOff,
 //     e2e:TestVolumeOfAPodThatIsDeletedByForceStays).
@@ -97,18 +99,17 @@
 //     (TestNodeThatIsMadeAgainIsFenced, TestNodeThatIsToBeRemovedForAMomentIsFenced) nor the fences
 //     of other nodes (TestNodeThatWaitsForAHumanDoesNotKeepOthersWaiting,
 //     TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot). But after two fences in a row whose nodes
-//     did not return within their BootGrace, the next waits for an admin, for up to six hours: what is
-//     wrong may be nothing that a fence mends (TestFencesThatDoNotHelp).
-//   - A Node, Pod, Lease or record is gone only if the API server says so, not if a proxy answers
-//     404 (TestPageOfAProxyMakesNothingGone). Nor does a proxy's 403 fail a method, or end the
-//     controller (TestProxyThatAnswersNonsense).
-//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked, also a step
-//     that the API server refuses again and again (TestReleaseThatIsRefusedStopsNoOtherFence,
-//     TestMethodWhoseWebhookIsGoneFails). If it refuses status.hold too, an Event and OnBlocked
+//     did not return within their BootGrace, the next waits for an admin, for up to six hours,
+//     because a fence may not mend what is wrong (TestFencesThatDoNotHelp).
+//   - A Node, Pod, Lease or record counts as gone only if the API server reports it, not if a proxy
+//     answers 404 (TestPageOfAProxyMakesNothingGone). Likewise, a proxy's 403 neither fails a
+//     method nor ends the controller (TestProxyThatAnswersNonsense).
+//   - Every fence ends, or reports what it waits for in status.hold and OnBlocked, even if the API
+//     server keeps refusing a step (TestReleaseThatIsRefusedStopsNoOtherFence,
+//     TestMethodWhoseWebhookIsGoneFails). If it refuses status.hold as well, an Event and OnBlocked
 //     report it (TestRecordThatIsRefusedStopsNoOtherFence). A fence that was given up reports which
-//     plugs are off.
-//     The API server may take almost a second for an answer; if it takes longer, nothing is
-//     released, and the record says so (TestSlowAPIServer,
+//     plugs are off. The API server may take almost a second for an answer; if it takes longer,
+//     nothing is released, and the record shows why (TestSlowAPIServer,
 //     TestAPIServerThatIsTooSlowToReleaseAnything).
 //   - The method detach-volumes takes no volume from a node that is not Ready, nor from one that
 //     still uses volumes (TestVolumesStayWithALostNodeThatMayRun, TestVolumesOfAReadyNode).
@@ -125,10 +126,10 @@
 //     CheckInterval, and only if it is off then.
 //   - No reading detects a wrong plug of a node that is cut off. Commission each node while it
 //     works; see below.
-//   - A dump message may be forged: it is a UDP packet from an address of the node. With kdump=yes,
-//     a sender of such packets can have the pods of a node released that is not Ready but still
-//     runs them. A message has no effect on a node that is Ready, was not failing before the
-//     message, or shares the address with another node
+//   - A dump message may be forged, because it is a UDP packet from an address of the node. With
+//     kdump=yes, a sender of such packets can have the pods of a node released that is not Ready
+//     but still runs them. A message has no effect on a node that is Ready, was not failing before
+//     the message, or shares the address with another node
 //     (TestKdumpMessagesOfNoSingleFailedNodeProveNothing).
 //   - The process of an agent may survive a killed controller and send its command later. The next
 //     controller waits as long as that may take. An agent that cannot be ended blocks the fence of
@@ -150,11 +151,11 @@
 // # Leadership
 //
 // Run the controller under an elector, with clients that use the elector's WrapTransport. A
-// controller without the leadership then neither writes nor sends commands. The record tells the
-// next controller which command may still be under way. Two controllers at once cost time, and do
-// no other harm. All controllers of a cluster need one election and one configuration: records are
-// the cluster's, and a controller gives up the fence of a node that its NodeSelector leaves out
-// (or, with OnlyConfigured, its ConfigMaps), also if another one has begun it. The node of the
+// controller without the leadership then neither writes nor sends commands. The record shows the
+// next controller which command may still be under way. Two controllers at once cost time, but do
+// no other harm. All controllers of a cluster need one election and one configuration, because they
+// share the records: a controller gives up the fence of a node that its NodeSelector leaves out
+// (or, with OnlyConfigured, its ConfigMaps), even if another one has begun it. The node of the
 // controller itself is never fenced: Run ends with [ErrOwnHost], so that another candidate can lead
 // and fence it. If the node fails and is Ready, Run does not end before it has run for twice
 // Limits.Observation and Limits.CoolDown, so that an only replica still fences others.
@@ -180,6 +181,7 @@
 //	nodes                                    delete            with the method delete-node
 //	persistentvolumeclaims, persistentvolumes   get            with Storage
 //
-// and what its elector needs. At the start, and when a request is refused, one line of the log names
-// all of these that are missing and that the configuration needs. Run asks for each of them once.
+// and what its elector needs. At the start, and when a request is refused, one log line names all
+// of these rights that the configuration needs and that are missing. Run asks for each of them
+// once.
 package fencing

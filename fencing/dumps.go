@@ -17,8 +17,8 @@ import (
 // Dumps receives messages from kernels that have stopped and write a dump. *kdump.Port implements
 // it.
 type Dumps interface {
-	// Receive returns the addresses of the messages that came since the last call began. It waits
-	// some seconds at most for the first message, and returns when no more are pending.
+	// Receive returns the addresses of the messages that came since the last call began. It waits a
+	// few seconds at most for the first message, and returns when no more are pending.
 	Receive(ctx context.Context) ([]netip.Addr, error)
 	Close() error
 }
@@ -30,7 +30,7 @@ type dumps struct {
 	mu     sync.Mutex
 	wanted bool // a node has kdump=yes
 	tried  time.Time
-	failed error // why no messages are received; nil: they are, or were not wanted yet
+	failed error // why no messages are received; nil if they are, or before the first want
 	last   map[string]heard
 }
 
@@ -63,7 +63,7 @@ func (d *dumps) want(ctx context.Context) error {
 // listen receives messages until ctx ends.
 func (d *dumps) listen(ctx context.Context, port Dumps) {
 	defer func() { _ = port.Close() }()
-	var before *clock.Reading // before the last successful call; nil: there was none
+	var before *clock.Reading // before the last successful call; nil before the first one
 	for ctx.Err() == nil {
 		began := d.clock.Now()
 		from, err := port.Receive(ctx)
@@ -138,7 +138,7 @@ func addresses(n *corev1.Node) (all []netip.Addr) {
 	return all
 }
 
-// of returns a time at or before the arrival of a node's last message; zero: none has arrived.
+// of returns a time at or before the arrival of a node's last message, or zero if none has arrived.
 func (d *dumps) of(node string, uid types.UID) clock.Reading {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -59,7 +59,7 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 	return fmt.Errorf("fencing: a step that is not known: %T", step)
 }
 
-// write writes the status. After a failed write the record is read again, as it may have been
+// write writes the status. After a failed write the record is read again, because it may have been
 // written.
 func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -220,7 +220,7 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 }
 
 func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent.Power, error) {
-	plugs := map[string][]int{} // by what has them
+	plugs := map[string][]int{} // by the device that has them
 	for i, name := range step.Devices {
 		queue := f.queue(name)
 		plugs[queue] = append(plugs[queue], i)
@@ -251,7 +251,7 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 	return outcome.Powers, nil
 }
 
-// queue returns what calls to a device wait in.
+// queue returns the name of the queue for calls to a device.
 func (f *fence) queue(name string) string {
 	if d, ok := device(f.plan, name); ok {
 		return d.Queue
@@ -286,10 +286,10 @@ func (f *fence) power(ctx context.Context, name string) agent.Power {
 // used, while the look at the node is still young enough for the command.
 const reachWithin = time.Second
 
-// call sends a command and waits for the end of the agent: a command that is interrupted may take
-// effect later. A command without its Secrets is not sent, and has ended: its device is read, and
-// the try counts. Otherwise it would be the next step for ever. If its turn has come too late for the last
-// look at the node, the fence keeps the turn for the next one.
+// call sends a command and waits for the end of the agent, because an interrupted command may take
+// effect later. A command without its Secrets is not sent, but the try counts and the device is
+// read; otherwise it would be the next step for ever. If the turn comes too late for the last look
+// at the node, the fence keeps it for the next command.
 func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 	config := &f.config
 	if f.turn == nil {
@@ -423,16 +423,16 @@ var (
 	errNoMethod = errors.New("fencing: there is no method")
 )
 
-// refusedForLong reports whether the API server has been answering a method with errors for long, as if
-// a webhook is gone. Those that ask for another try do not count.
+// refusedForLong reports whether the API server has been answering a method with errors for long,
+// as it does when a webhook is gone. Errors that ask for another try do not count.
 func (f *fence) refusedForLong(err error) bool {
 	later := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err)
 	return kube.Stated(err) && !later && f.failures.persist(f.clock.Now())
 }
 
-// refused reports whether a retry of a method is unlikely to succeed. The page of a proxy refuses
-// nothing.
+// refused reports whether a retry of a method is unlikely to succeed. The page of a proxy does not
+// count as a refusal.
 func refused(err error) bool {
 	return errors.Is(err, errPodsLeft) || errors.Is(err, errNoMethod) || errors.Is(err, cluster.ErrContended) ||
 		kube.Stated(err) && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))

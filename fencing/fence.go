@@ -32,15 +32,15 @@ const (
 	longestPause  = 2 * time.Second
 )
 
-// fence executes the record of one node: it executes the steps of the state machine and reports
-// their outcomes to it.
+// fence executes the steps of the state machine for the record of one node, and reports their
+// outcomes to it.
 type fence struct {
 	*run
 	node  string
 	log   *zap.Logger
 	woken chan struct{}
 
-	record    *v1alpha1.NodeFence // nil: it must be read
+	record    *v1alpha1.NodeFence // nil if it must be read
 	version   string              // last read or written by this process
 	memory    statemachine.Memory
 	plan      nodeconfig.Plan // of the last decision
@@ -63,7 +63,7 @@ func newFence(r *run, node string) *fence {
 	}
 }
 
-// errGone means that the record does not exist any more.
+// errGone means that the record no longer exists.
 var errGone = errors.New("the record is gone")
 
 // carryOut executes the fence until the record is gone and the node has no reason for one, or ctx
@@ -139,7 +139,7 @@ func (f *fence) endTurn() {
 	}
 }
 
-// read reads the record. If there is none and the node fails, read creates one, which starts a
+// read reads the record. If the node fails and has no record, read creates one, which starts a
 // fence.
 func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -211,7 +211,8 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
 	}
 	if in.Plan.Kdump {
-		// A fence that has begun does not need it. Another is held, because the node is not fence-ready.
+		// A fence that has begun does not need dumps. Another one is held, because the node is not
+		// fence-ready.
 		_ = f.dumps.want(ctx)
 		in.Dump = f.dumps.of(f.node, s.NodeUID)
 	}
@@ -359,7 +360,7 @@ func ready(n *corev1.Node) bool {
 }
 
 // look reads the node, its Lease and the record concurrently, because what they prove is valid for
-// a second.
+// only a second.
 func (f *fence) look(ctx context.Context) error {
 	began := f.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -8,8 +8,8 @@ import (
 
 // Limits restrict when and how many nodes are fenced. A field that is 0 has its default.
 type Limits struct {
-	// NotReadyFor is how long a node must fail before it is fenced, unless not_ready_for of its
-	// ConfigMap says otherwise. Default: 30 s.
+	// NotReadyFor is how long a node must fail before it is fenced, unless its ConfigMap sets
+	// not_ready_for. Default: 30 s.
 	NotReadyFor time.Duration
 
 	// StormPercent is the share of unhealthy nodes, in the cluster or in a zone, at which fencing
@@ -45,10 +45,10 @@ type Limits struct {
 	MaxRepeats   int
 	RepeatWindow time.Duration
 
-	// PodsPerMinute limits how many pods are released per minute, over all fences: at an even pace that
-	// begins with the first one. A new leader waits for one pod's share of a minute. What is not used
-	// is saved for 5 s, so a minute may have a twelfth and one pod more. Evictions do not count:
-	// disruption budgets limit them. Default: no limit.
+	// PodsPerMinute limits how many pods are released per minute, over all fences, at an even pace
+	// that begins with the first one. A new leader waits for one pod's share of a minute. Unused
+	// shares are kept for 5 s, so a minute may have a twelfth and one pod more. Evictions do not
+	// count, because disruption budgets limit them. Default: no limit.
 	PodsPerMinute int
 
 	// RequireStorage blocks all fences unless Config.StorageReachable reports true.

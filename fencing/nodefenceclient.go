@@ -15,15 +15,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// nodeFenceClient reads and writes NodeFences. Each write applies to the version that was read: a
-// later write by an admin or another controller makes it a conflict.
+// nodeFenceClient reads and writes NodeFences. Each write applies to the version that was read, so
+// a later write by an admin or another controller makes it a conflict.
 type nodeFenceClient struct{ client dynamic.ResourceInterface }
 
 func newNodeFenceClient(client dynamic.Interface) nodeFenceClient {
 	return nodeFenceClient{client: client.Resource(v1alpha1.Resource())}
 }
 
-// absent reports whether the API server says that a node has no NodeFence.
+// absent reports whether the API server answered that a node has no NodeFence.
 func absent(err error, node string) bool {
 	return kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))
 }
@@ -144,8 +144,8 @@ func typed(u *unstructured.Unstructured) (*v1alpha1.NodeFence, error) {
 	return f, nil
 }
 
-// whole returns an error about a status that no controller has written: a fence cannot go on from
-// it until it is repaired.
+// whole returns an error about a status that no controller has written. A fence cannot continue
+// from it until it is repaired.
 func whole(s *v1alpha1.Status) error {
 	for i, e := range s.Evidence {
 		if len(e.Readings) == 0 {

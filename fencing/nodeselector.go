@@ -30,8 +30,8 @@ type NodeSelector struct {
 	StorageLost NodeCondition
 
 	// FenceReadyCondition is the type of the condition that the controller sets on a Ready node
-	// after it has checked the node's devices. A new leader takes a node with this condition for
-	// one that has been Ready before. Default: FenceReady.
+	// after it has checked the node's devices. A new leader assumes that a node with this condition
+	// has been Ready before. Default: FenceReady.
 	FenceReadyCondition corev1.NodeConditionType
 }
 

@@ -31,7 +31,7 @@ type planCache struct {
 
 	// guards the following fields: a channel, because agents and Secrets are read under it
 	lock     chan struct{}
-	resolved *nodeconfig.Resolution // nil: none yet
+	resolved *nodeconfig.Resolution // nil before the first one
 	flawless bool                   // no configuration has an error
 	made     clock.Reading
 	changes  int64                      // of its inputs
@@ -46,10 +46,10 @@ type planCache struct {
 
 	silent silentAgents
 
-	used *atomic.Pointer[uses] // by all configurations; nil in it: that is not known yet
+	used *atomic.Pointer[uses] // by all configurations; points to nil while that is not known
 }
 
-// origin is the input of a configuration, without Secrets and agents.
+// origin has the input of a configuration, without Secrets and agents.
 type origin struct {
 	node nodeconfig.Node
 	maps string
@@ -69,8 +69,8 @@ func newPlanCache(
 }
 
 // plan returns the configuration of a node: the one with this hash if it is known, otherwise the
-// current one. The error is about the configuration. If a Secret cannot be read or an agent does
-// not answer, an earlier valid configuration stays.
+// current one. The error is about the configuration. An earlier valid configuration stays if a
+// Secret cannot be read or an agent does not answer.
 func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
 	select {
 	case p.lock <- struct{}{}:
@@ -152,7 +152,7 @@ func (p *planCache) resolve(ctx context.Context) {
 	}
 }
 
-// inputs are the inputs of all configurations, without Secrets and agents.
+// inputs has the inputs of all configurations, without Secrets and agents.
 type inputs struct {
 	nodes map[string]nodeconfig.Node
 	maps  map[string]map[string]string

@@ -13,13 +13,13 @@ import (
 )
 
 // vouched reports whether a controller has recorded that a node had its provider ID before any
-// other node. The record is a label that a kubelet may not write, because a Node's own statements
-// are in doubt.
+// other node. The record is a label that a kubelet may not write, because a Node's claims about
+// itself are in doubt.
 func vouched(n *corev1.Node) bool {
 	return n.Spec.ProviderID != "" && n.Labels[v1alpha1.LabelProvider] == providerHash(n)
 }
 
-// providerHash is a provider ID in the form of a label's value.
+// providerHash returns the provider ID as a label value.
 func providerHash(n *corev1.Node) string {
 	const digits = 40
 	sum := sha256.Sum256([]byte(n.Spec.ProviderID))
@@ -27,8 +27,8 @@ func providerHash(n *corev1.Node) string {
 }
 
 // vouch records that a node had its provider ID before any other node: a working node whose devices
-// read on and whose claim is undisputed. If a second node claims it later, the next leader knows
-// the first one. A provider ID never changes: the API server ensures that.
+// read on and whose claim is undisputed. If a second node claims it later, the next leader can tell
+// which was first. The API server ensures that a provider ID never changes.
 func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
 	claimed := plan.Claimed() // a configuration with an error has no plan
 	if len(claimed) == 0 || !ready(n) {

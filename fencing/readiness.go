@@ -12,8 +12,8 @@ import (
 type reading struct {
 	power agent.Power
 	err   error // the reason if it could not be read
-	// on: it reads on, and the node is Ready. contradicts: it reads off, and the node has
-	// renewed its Lease after that.
+	// on means that it reads on and the node is Ready; contradicts, that it reads off although the
+	// node has renewed its Lease after that.
 	on, contradicts bool
 }
 
@@ -22,7 +22,7 @@ var (
 	errNeverOn     = errors.New("reads off, and was not seen on while the node worked: it may feed another machine")
 )
 
-// flaw returns why a device could not prove that its machine has no power; nil: it could.
+// flaw returns why a device could not prove that its machine has no power, or nil if it could.
 func (r reading) flaw(known bool) error {
 	switch {
 	case r.err != nil:
@@ -37,7 +37,7 @@ func (r reading) flaw(known bool) error {
 
 // readiness reports whether a node could be fenced now.
 type readiness struct {
-	problem error // the reason why not; nil: it could
+	problem error // the reason why not; nil if it could
 	limited error // the reason why some level of devices cannot
 }
 

@@ -77,8 +77,8 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 	return err
 }
 
-// storage returns the storage that the node cannot reach while these devices are off, all together:
-// a pod may use several.
+// storage returns all the storage that the node cannot reach while these devices are off, as one
+// set, because a pod may use several.
 func (f *fence) storage(devices []string) *cluster.Storage {
 	all := &cluster.Storage{}
 	for _, level := range f.plan.Isolation {

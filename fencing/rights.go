@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// uses is what the configurations of nodes need beyond what every fence needs.
+// uses has what the configurations of nodes need beyond what every fence needs.
 type uses struct {
 	methods map[string]bool // the built-in ones among them
 	secrets bool
@@ -36,8 +36,8 @@ func (u *uses) note(plan nodeconfig.Plan) {
 	}
 }
 
-// rights are those that a controller needs, and none that this configuration does not need. With nil
-// the configurations of nodes are not known yet.
+// rights returns the rights that a controller needs with this configuration. used is nil while the
+// configurations of nodes are not known.
 func (c Config) rights(used *uses) []kube.Right {
 	var u uses
 	if used != nil {

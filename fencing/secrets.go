@@ -35,7 +35,7 @@ type secrets struct {
 
 type secret struct {
 	read clock.Reading
-	data map[string][]byte // nil: it does not exist
+	data map[string][]byte // nil if it does not exist
 }
 
 func newSecrets(client kubernetes.Interface, c Config) *secrets {

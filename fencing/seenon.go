@@ -29,21 +29,21 @@ func machineOf(n *corev1.Node) machine {
 }
 
 // seenOn has the devices that were read on while their node worked. If one of them is off before
-// any command, that may be believed; another device may feed any machine. It is stored as JSON in
-// the annotation [v1alpha1.AnnotationSeenOn] of the Node: a leader that starts when the machine is
-// off cannot find it out.
+// any command, that may be believed, whereas another device may feed any machine. It is stored as
+// JSON in the annotation [v1alpha1.AnnotationSeenOn] of the Node, because a leader that starts when
+// the machine is off cannot find it out.
 type seenOn struct {
 	machine
 	// Devices maps the names of the devices to hashes of how they are reached.
 	Devices map[string]string `json:"devices"`
-	// At and By are when the first of them was seen in this boot, and the node of the controller
-	// that has seen it.
+	// At is when the first of them was read on in this boot, By the node of the controller that
+	// read it.
 	At metav1.Time `json:"at"`
 	By string      `json:"by,omitempty"`
 }
 
-// seenOf returns what is stored at a Node; nothing if it is about another machine or an earlier
-// boot.
+// seenOf returns what is stored at a Node. It is empty if that is about another machine or an
+// earlier boot.
 func seenOf(n *corev1.Node) seenOn {
 	s := seenOn{}
 	if json.Unmarshal([]byte(n.Annotations[v1alpha1.AnnotationSeenOn]), &s) != nil || s.machine != machineOf(n) {
@@ -58,7 +58,7 @@ func (s seenOn) has(d *nodeconfig.Device) bool {
 	return ok && hash == d.Hash()
 }
 
-// after updates it by another reading of a plan's devices. A device that reads off while the node
+// after updates s by another reading of a plan's devices. A device that reads off while the node
 // works is removed. One that cannot be read stays as it is.
 func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string, now time.Time) seenOn {
 	next := seenOn{machine: s.machine, Devices: map[string]string{}, At: s.At, By: s.By}
@@ -105,7 +105,7 @@ func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.P
 	return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
 }
 
-// known returns a function that reports whether a device of a node was seen on while the very
+// known returns a function that reports whether a device of a node was read on while the very
 // machine of the incident worked.
 func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
 	n, err := c.state.nodeLister.Get(node)

@@ -8,16 +8,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// silentAgents are those that took longer than a moment to fail. Only the background asks them again.
+// silentAgents has the agents that took longer than silentAfter to fail. Only the background asks
+// them again.
 type silentAgents struct {
 	mu   sync.Mutex
 	errs map[string]error // by name
 }
 
-// silentAfter is the moment.
+// silentAfter is how long an agent that fails may take.
 const silentAfter = time.Second
 
-// ask asks for the metadata of an agent. With again it asks also one that did not answer.
+// ask asks for the metadata of an agent. With again, it also asks one that did not answer.
 func (s *silentAgents) ask(name string, again bool, c clock.Clock, metadata func() (agent.Metadata, error),
 ) (agent.Metadata, error) {
 	s.mu.Lock()

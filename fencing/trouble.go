@@ -10,15 +10,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Reasons of a hold by which a process says that it does not get on. The first two may never be over.
+// Reasons of a hold that mean that this process makes no progress. The first two may never end.
 const (
 	agentAlive  = "AgentAlive"  // an agent could not be ended
 	stepFails   = "StepFails"   // the API server refuses a step
-	proofTooOld = "ProofTooOld" // what proves something is too old when it is used
+	proofTooOld = "ProofTooOld" // a proof is too old when it is used
 )
 
-// manyRenewals is the number of looks and readings without a use after which the record says so.
-// Five in a row are usual.
+// manyRenewals is the number of unused looks and readings after which the record reports them. Five
+// in a row are usual.
 const manyRenewals = 12
 
 // trouble reports why the fence makes no progress in this process; a zero Reason means that it does.
@@ -41,7 +41,7 @@ func (f *fence) trouble(now clock.Reading) statemachine.Trouble {
 	return statemachine.Trouble{}
 }
 
-// sayStuck has the record say that nothing more is done, and repeats the Event. It switches nothing.
+// sayStuck records that nothing more is done, and repeats the Event. It switches nothing.
 func (f *fence) sayStuck(ctx context.Context) error {
 	in := statemachine.Input{Fence: f.record, Memory: f.memory, Now: f.clock.Now()}
 	in.Trouble = f.trouble(in.Now)
@@ -63,15 +63,15 @@ func (f *fence) sayUnwritten(record *v1alpha1.NodeFence) {
 	f.record = nil
 }
 
-// failures are those of one step that changes something, without a success in between. Looks between its
+// failures has those of one step that changes something, since its last success. Looks between its
 // tries do not count.
 type failures struct {
-	first, last clock.Reading // zero: none
+	first, last clock.Reading // zero without failures
 	err         error
 }
 
 const (
-	// failsAfter is how long a step must have failed before its record says so.
+	// failsAfter is how long a step must have failed before its record reports it.
 	failsAfter = time.Minute
 	// failuresLast is how long after a failure another one counts as the next.
 	failuresLast = 30 * time.Second
@@ -89,9 +89,8 @@ func (s *failures) count(now clock.Reading, err error) {
 	s.last, s.err = now, err
 }
 
-// counts reports whether the outcome of a step shows that the fence gets on, or that it does not.
-// Looks and readings change nothing, and commands have no outcome. A hold that is written does not
-// get the fence on.
+// counts reports whether the outcome of a step shows if the fence makes progress. Looks and
+// readings change nothing, commands have no outcome, and writing a hold is no progress.
 func counts(step statemachine.Step, err error) bool {
 	switch step := step.(type) {
 	case statemachine.Look, statemachine.Read, statemachine.Call, statemachine.Wait:
@@ -107,8 +106,8 @@ func (s *failures) recent(now clock.Reading) bool {
 	return s.last != (clock.Reading{}) && now.SinceAtLeast(s.last) < failuresLast
 }
 
-// persist reports whether the API server has been refusing the step for long. What no API server says,
-// such as a connection that is refused, may be over soon.
+// persist reports whether the API server has been refusing the step for long. Other errors, such as
+// a refused connection, may be over soon.
 func (s *failures) persist(now clock.Reading) bool {
 	return s.recent(now) && kube.Stated(s.err) && s.last.SinceAtLeast(s.first) >= failsAfter
 }

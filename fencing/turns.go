@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// turns have the calls to one device come one after the other: many power distribution units, chassis and
-// BMCs take one session at a time, and refuse others. Fences come before checks. Of checks, so many call
-// devices at a time.
+// turns makes calls to one device wait for each other, because many power distribution units,
+// chassis and BMCs accept only one session at a time. Fences come before checks. The number of
+// checks that call devices at the same time is limited.
 type turns struct {
 	mu      sync.Mutex
 	devices map[string]*queue // those that are called
 	checks  int               // that may begin besides those under way
 }
 
-// queue has what calls a device.
+// queue has the calls that wait for a device.
 type queue struct {
 	busy           bool
 	fences, checks []chan struct{} // that wait
@@ -23,7 +23,8 @@ type queue struct {
 
 func newTurns(checks int) *turns { return &turns{devices: map[string]*queue{}, checks: checks} }
 
-// take waits until no call to the device is under way, and returns what ends the turn. It is called once.
+// take waits until no call to the device is under way, and returns end, which ends the turn and
+// must be called once.
 func (t *turns) take(ctx context.Context, device string, fence bool) (end func(), err error) {
 	t.mu.Lock()
 	q := t.devices[device]
@@ -70,7 +71,7 @@ func (t *turns) take(ctx context.Context, device string, fence bool) (end func()
 	return nil, ctx.Err()
 }
 
-// grant gives whatever is next its turn.
+// grant gives the next call its turn.
 func (t *turns) grant(device string, q *queue) {
 	switch {
 	case q.busy:

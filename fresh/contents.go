@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects Wait asks for at once when it lists all.
+// pageSize is how many objects Wait requests at once when it lists all.
 const pageSize = 500
 
 var errOddPage = errors.New("fresh: a page has another version than its list has to have")
 
-// contents is a consistent list of all objects: what a cache has to show if no bookmark proves that it
-// has missed nothing.
+// contents is a consistent list of all objects, which a cache has to show if no bookmark proves
+// that it has missed nothing.
 type contents struct {
 	version string            // of the list
 	objects map[string]string // versions by key

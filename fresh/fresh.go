@@ -22,8 +22,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers.
-// It is also that for an informer whose transform removes the versions of its objects.
+// ErrNotComparable is matched by the error of [Wait] for a resource whose versions are not numbers,
+// and for an informer whose transform removes the versions of its objects.
 var ErrNotComparable = errors.New("fresh: resource versions cannot be compared")
 
 var (
@@ -33,13 +33,13 @@ var (
 )
 
 const (
-	// probeSeconds is how long a watch lasts that Wait opens. The API server sends a bookmark 2 s
-	// before the end of a watch, if the watch has begun by then.
+	// probeSeconds is how long a watch of Wait lasts. The API server sends a bookmark 2 s before
+	// the end of a watch, if the watch has begun by then.
 	probeSeconds int64 = 3
-	// pollInterval is how often Wait asks an informer for its version.
+	// pollInterval is how often Wait reads an informer's version.
 	pollInterval = 5 * time.Millisecond
-	// probeDelay is how long Wait leaves the informer to reach a version that a term has written.
-	// Most often that takes milliseconds.
+	// probeDelay is how long Wait gives the informer to reach a version that a term has written,
+	// which mostly takes milliseconds.
 	probeDelay = 500 * time.Millisecond
 	// requestTimeout bounds a list, and how long the answer to a watch may take to begin.
 	requestTimeout = 30 * time.Second
@@ -52,21 +52,20 @@ const (
 
 // Cache is a running informer, and the way to ask the API server about what it shows.
 type Cache struct {
-	// Resource is that of the objects, such as corev1.Resource("configmaps"). Empty: not known, and
-	// Wait lists.
+	// Resource is the resource of the objects, such as corev1.Resource("configmaps"). If it is
+	// empty, Wait lists.
 	Resource schema.GroupResource
-	// Informer has been started, and may have synced. A transform of it must keep the resourceVersion,
-	// and must not return nil: client-go then drops whole lists. The error of Wait matches ErrNotComparable
-	// if the store has an object without its version. Required.
+	// Informer has been started, and may have synced. Its transform must keep the resourceVersion,
+	// and must not return nil, because client-go then drops whole lists. The error of Wait matches
+	// ErrNotComparable if the store has an object without its version. Required.
 	Informer cache.SharedInformer
-	// Source lists and watches what the informer shows: with its namespace and its selectors. It is
-	// the ListerWatcher that the informer was made from, or one that is made alike, as by [Source].
-	// Required.
+	// Source lists and watches what the informer shows, with its namespace and selectors. It is the
+	// ListerWatcher that the informer was made from, or an equal one, as from [Source]. Required.
 	Source cache.ListerWatcher
 	// RelistAfter bounds a wait for what the informer's watch delivers. After it, or at once if the
-	// versions cannot be compared, the informer lists everything again, and Wait continues until it shows
-	// that list. So a watch that hangs costs a list, not the term. Source must be a [Relister]. 0:
-	// never; the wait ends with its context.
+	// versions cannot be compared, the informer lists everything again, and Wait continues until it
+	// shows that list. So a watch that hangs costs a list, not the term. Source must be a
+	// [Relister]. 0: the informer never relists, and the wait ends with its context.
 	RelistAfter time.Duration
 }
 
@@ -101,15 +100,16 @@ func Source[List runtime.Object](resource interface {
 	}
 }
 
-// Wait returns nil when every cache shows what the terms before that of ctx have written, or a later
-// state. ctx is that of a lead function of package leaderelection. If all terms before have left the
-// versions of their writes, Wait sends no request. Otherwise, and with any other context, it is
-// [WaitLatest].
+// Wait returns nil when every cache shows what the terms before that of ctx have written, or a
+// later state. ctx is the context of a lead function of package leaderelection. If all earlier
+// terms have left the versions of their writes, Wait sends no request. Otherwise, and with any
+// other context, it does what [WaitLatest] does.
 //
-// Wait retries failed requests until ctx has ended: bound the wait by the deadline of ctx. Otherwise
-// its error names each cache that is not fresh. It matches the cause of ctx's end, or is of a list
-// that the API server has forbidden for 15 s, or of an informer that has been stopped, or matches
-// [ErrNotComparable]. Cache.RelistAfter has the informer list instead of the last.
+// Wait retries failed requests until ctx has ended, so bound the wait by the deadline of ctx. Its
+// error names each cache that is not fresh. It matches the cause of ctx's end or
+// [ErrNotComparable], or is of a list that the API server has forbidden for 15 s, or of an informer
+// that has been stopped. With Cache.RelistAfter the informer lists instead of failing with
+// ErrNotComparable.
 func Wait(ctx context.Context, caches ...Cache) error { return each(ctx, caches, Cache.waitForTerms) }
 
 // WaitLatest returns nil when every cache shows each write of any client that the API server had
@@ -156,7 +156,7 @@ func (c Cache) waitForTerms(ctx context.Context) error {
 	return c.wait(ctx, floor, probeDelay)
 }
 
-// waitForList notes the version of the list for the terms that follow: it is above all that was
+// waitForList notes the version of the list for later terms, because it is above all that was
 // written before.
 func (c Cache) waitForList(ctx context.Context) error {
 	listed := handover.LogOf(ctx).Begin(c.Resource, handover.Whole)
@@ -169,8 +169,8 @@ func (c Cache) waitForList(ctx context.Context) error {
 	return c.wait(ctx, floor, 0)
 }
 
-// wait waits until the informer has reached floor; empty: until it has synced. It asks the API server
-// what the informer has missed up to floor only after delay.
+// wait waits until the informer has reached floor or, if floor is empty, has synced. It asks the
+// API server what the informer has missed up to floor only after delay.
 func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var probing sync.WaitGroup
@@ -213,11 +213,11 @@ func (c Cache) wait(ctx context.Context, floor string, delay time.Duration) erro
 	}
 }
 
-// floor returns the version of a consistent list, as soon as one succeeds. Empty: the objects have no
-// versions, and the informer has synced.
+// floor returns the version of a consistent list, as soon as one succeeds. It is empty if the
+// objects have no versions and the informer has synced.
 func (c Cache) floor(ctx context.Context) (string, error) {
 	source := c.source()
-	var refused time.Time // since when the list is forbidden; zero: it is not
+	var refused time.Time // since when the list is forbidden; zero if it is not
 	for {
 		list, err := listPage(ctx, source, metav1.ListOptions{Limit: 1})
 		if err == nil {
@@ -249,7 +249,7 @@ func (c Cache) floor(ctx context.Context) (string, error) {
 	}
 }
 
-// source is for requests of Wait itself: a Relister takes those that it gets for its informer's.
+// source is for requests of Wait itself, because a Relister takes its requests for the informer's.
 func (c Cache) source() cache.ListerWatcherWithContext {
 	if r, ok := c.Source.(*Relister); ok {
 		return r.source
@@ -266,9 +266,9 @@ func listPage(
 	return source.ListWithContext(ctx, o)
 }
 
-// probe lowers floor to the version of the last change up to it, unless the informer has reached that.
-// If no watch can say which that is, probe lists all objects, and closes shown when the informer shows
-// that list.
+// probe lowers floor to the version of the last change up to it, unless the informer has reached
+// that. If no watch can show which that is, probe lists all objects, and closes shown when the
+// informer shows that list.
 func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, shown chan<- struct{}) {
 	for ; ctx.Err() == nil; clock.Sleep(ctx, retryInterval) {
 		at := c.version()
@@ -290,8 +290,8 @@ func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, s
 	}
 }
 
-// shows waits until the informer shows a list, for as long as a request may take: the list is then
-// asked for again.
+// shows waits until the informer shows a list, for as long as a request may take; the list is then
+// requested again.
 func (c Cache) shows(ctx context.Context, all contents) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -303,8 +303,8 @@ func (c Cache) shows(ctx context.Context, all contents) bool {
 	return true
 }
 
-// lastChange returns the version of the last change in (at, floor], or at if there is none. The error
-// matches errNoBookmark if another watch would not say it either.
+// lastChange returns the version of the last change in (at, floor], or at if nothing has changed.
+// The error matches errNoBookmark if another watch would not show it either.
 func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -357,9 +357,9 @@ func (c Cache) lastChange(ctx context.Context, at, floor string) (last string, e
 	}
 }
 
-// drained is a watch that is read to its end when it is stopped. One that passes on the events of another
-// may otherwise wait for ever for a reader of the next one: watch.Filter of apimachinery, which
-// controller-runtime has in watches of metadata.
+// drained is a watch that is read to its end when it is stopped. A watch that passes on the events
+// of another, such as watch.Filter of apimachinery, which controller-runtime uses to watch
+// metadata, may otherwise wait for ever for a reader of the next event.
 type drained struct{ watch.Interface }
 
 // Stop implements [watch.Interface].
@@ -386,8 +386,8 @@ func (c Cache) version() string {
 	return c.Informer.GetStore().LastStoreSyncResourceVersion()
 }
 
-// stripped reports whether the informer's store has objects without their versions. Its own version may
-// be missing for another reason: something has answered a list without one.
+// stripped reports whether the informer's store has objects without their versions. Its own version
+// may be missing for another reason, because something has answered a list without one.
 func (c Cache) stripped() bool {
 	return slices.ContainsFunc(c.Informer.GetStore().List(), func(o any) bool {
 		version, err := versionOf(o)
@@ -395,8 +395,7 @@ func (c Cache) stripped() bool {
 	})
 }
 
-// versioned reports whether the objects of a list have versions: those of a fake clientset have
-// none.
+// versioned reports whether the objects of a list have versions, unlike those of a fake clientset.
 func versioned(list runtime.Object) bool {
 	return meta.EachListItem(list, func(o runtime.Object) error {
 		if version, err := versionOf(o); err != nil || version == "" {
@@ -414,8 +413,8 @@ func versionOf(o any) (string, error) {
 	return accessor.GetResourceVersion(), nil
 }
 
-// reaches reports whether a version is at least floor. The empty one, that of an informer that has
-// not synced, reaches none.
+// reaches reports whether a version is at least floor. The empty version, that of an informer that
+// has not synced, reaches no floor.
 func reaches(version, floor string) (bool, error) {
 	if version == "" {
 		_, err := resourceversion.CompareResourceVersion(floor, floor)

@@ -21,7 +21,7 @@ var (
 	errRelist = errors.New("fresh: the informer has to list")
 )
 
-// Relister is a Source that can have its informer list all objects again. Cache.RelistAfter says
+// Relister is a Source that can have its informer list all objects again. Cache.RelistAfter decides
 // when. The informer must be made from the same Relister.
 type Relister struct {
 	*listWatch
@@ -29,18 +29,18 @@ type Relister struct {
 	turn   chan struct{} // held during a relist
 
 	mu      sync.Mutex
-	current *relist                 // nil: none is under way
+	current *relist                 // nil if none is under way
 	open    map[*openWatch]struct{} // watches
-	asked   map[*request]struct{}   // lists, and watches that are being opened: they may get no answer
+	asked   map[*request]struct{}   // lists, and watches that are being opened, which may get no answer
 }
 
-// request is one without an answer.
+// request is a request without an answer.
 type request struct{ cancel context.CancelCauseFunc }
 
 // listWatch has the methods of a Source.
 type listWatch = cache.ListWatch
 
-// relist is one that is under way.
+// relist is a relist that is under way.
 type relist struct {
 	over    chan struct{} // closed when the informer shows the list, or the wait has ended
 	listed  bool          // guarded by Relister.mu, like version
@@ -57,13 +57,13 @@ func NewRelister(source cache.ListerWatcher) *Relister {
 	return r
 }
 
-// IsWatchListSemanticsUnSupported tells client-go whether it may list by a watch.
+// IsWatchListSemanticsUnSupported reports whether client-go must not list by a watch.
 func (r *Relister) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(r.source)
 }
 
-// list lists. During a relist that is a consistent read. An informer by itself takes any list that is
-// not older than its store.
+// list lists, during a relist by a consistent read, because an informer by itself accepts any list
+// that is not older than its store.
 func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel, answered := r.ask(ctx)
 	defer cancel(nil)
@@ -86,7 +86,7 @@ func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 	return list, nil
 }
 
-// watch watches. During a relist it opens no watch: before the list, the informer has to list; after
+// watch opens a watch, except during a relist: before the list, the informer has to list, and after
 // it, the store must not change until Wait has seen the list in it.
 func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (_ watch.Interface, err error) {
 	ctx, cancel, answered := r.ask(ctx)
@@ -145,7 +145,7 @@ func (r *Relister) state() (current *relist, listed bool) {
 	return r.current, r.current != nil && r.current.listed
 }
 
-// openWatch can be stopped by a relist.
+// openWatch is a watch that a relist can stop.
 type openWatch struct {
 	watch.Interface
 	relister *Relister
@@ -216,8 +216,8 @@ func (r *Relister) end(current *relist) {
 	close(current.over)
 }
 
-// shown reports whether the informer's store shows the list. Versions need not be comparable: only
-// the list itself counts.
+// shown reports whether the informer's store shows the list. Versions need not be comparable,
+// because only the list itself counts.
 func (r *Relister) shown(current *relist, c Cache) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,18 +26,18 @@ import (
 )
 
 // Config configures an [Elector]. Replicas that contend for one Lease should have the same
-// LeaseDuration, MissedRenewals and Margin. A candidate waits as long as the record says, so a
+// LeaseDuration, MissedRenewals and Margin. A candidate waits as long as the record states, so a
 // rollout that changes them is safe. If the record was emptied or deleted, it waits for its own
 // LeaseDuration.
 type Config struct {
 	// Namespace and Name of the Lease. Required. One Lease elects one leader.
 	Namespace, Name string
 
-	// Identity is written into the Lease as its holder. It must be unique per process, also across
-	// restarts of a container: processes that share one can take each other's writes for their own,
-	// and both lead. At most 253 bytes, without control characters. Default: <hostname>_<32 random
-	// hexadecimal digits>. With an admission policy of package leaderelection/admission, use its
-	// PodIdentity.
+	// Identity is written into the Lease as its holder. It must be unique per process, even across
+	// restarts of a container, because processes that share one can take each other's writes for
+	// their own, and both lead. At most 253 bytes, without control characters. Default:
+	// <hostname>_<32 random hexadecimal digits>. With an admission policy of package
+	// leaderelection/admission, use its PodIdentity.
 	Identity string
 
 	// LeaseDuration (D) is how long a candidate waits after the last renewal it saw before it takes
@@ -50,8 +50,9 @@ type Config struct {
 
 	// Margin (M) is how long before the end of LeaseDuration a leader that cannot renew has
 	// stopped. It covers the difference in rate of two machines' clocks over LeaseDuration, and the
-	// time until work notices. At least 200 ms: the process may take 100 ms to end. At least a second
-	// must remain between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of LeaseDuration.
+	// time until work notices. At least 200 ms, because the process may take 100 ms to end. At
+	// least a second must remain between renewals: (D - M) / (n + 1) >= 1 s. Default: a fifth of
+	// LeaseDuration.
 	Margin time.Duration
 
 	// ReleaseTimeout bounds how long the lead function may run after Run's context has ended. After
@@ -61,13 +62,14 @@ type Config struct {
 	// Default: no limit.
 	ReleaseTimeout time.Duration
 
-	// StepDown is how long before the deadline the lead function is asked to end if the Lease cannot be
-	// renewed, as while the API server is away. If it has returned by the deadline, this process stays,
-	// with its caches, and contends again. It takes the Lease back at once if no other process has it and
-	// every guarded request had an answer. If the lead function has not returned, the leadership is lost
-	// at the deadline as without StepDown: OnLost is called. Set it longer than the lead function takes
-	// to return. The price: terms end after a shorter outage, by StepDown. Work that is not Healthy is
-	// not asked. At most (n - 1) * R, 6 s by default. Only Run asks. Default: 0, the lead function is not asked.
+	// StepDown is how long before the deadline Run asks the lead function to end if the Lease
+	// cannot be renewed, as in an outage of the API server. If the function has returned by the
+	// deadline, this process stays, with its caches, and contends again. It takes the Lease back at
+	// once if no other process has it and every guarded request had an answer. If the function has
+	// not returned, leadership is lost at the deadline as without StepDown, and OnLost is called.
+	// Set StepDown longer than the function takes to return. In return, terms end after an outage
+	// that is shorter by StepDown. Work that is not Healthy is not asked. At most (n - 1) * R, 6 s
+	// by default. Default: 0, the lead function is not asked.
 	StepDown time.Duration
 
 	// KernelDeadline makes the kernel kill this process half a Margin after the deadline if it
@@ -79,15 +81,15 @@ type Config struct {
 	// keeps its kernel timer until the process ends.
 	KernelDeadline bool
 
-	// Supervisor releases the Lease when this process has died: [supervisor.Supervisor.Client]. The
-	// successor then need not wait until the Lease has expired. Nil: it waits.
+	// Supervisor releases the Lease when this process has died: [supervisor.Supervisor.Client]. If
+	// nil, the successor waits until the Lease has expired.
 	Supervisor *supervisor.Client
 
-	// PodUID is the UID of this Pod, as from the downward API. With it, the Lease names the Pod. When
-	// the kubelet reports that the container has ended, a candidate that may watch the Pod releases
-	// the Lease a Margin later: it need not wait until the Lease has expired. A line with a random
-	// text, by which the kubelet's report is known to be of this process, is appended to the
-	// container's termination message (/dev/termination-log), so the message is never taken from the
+	// PodUID is the UID of this Pod, as from the downward API. With it, the Lease names the Pod.
+	// When the kubelet reports that the container has ended, a candidate that may watch the Pod
+	// releases the Lease a Margin later instead of waiting until it has expired. A line of random
+	// text, which identifies this process in the kubelet's report, is appended to the container's
+	// termination message (/dev/termination-log), so the message is never taken from the
 	// container's log (FallbackToLogsOnError). Default: none.
 	PodUID string
 
@@ -107,35 +109,36 @@ type Config struct {
 	// the function may still run. The default logs the error (to standard error without a Logger)
 	// and exits with [ExitCodeNotLeader], even if logging blocks. An OnLost that returns must
 	// ensure that work stops before the lease expires, Margin after the deadline; Run then waits
-	// for the lead function and contends again. Run returns after OnLost: an OnLost that waits for
-	// Run deadlocks.
+	// for the lead function and contends again. Run returns after OnLost, so an OnLost that waits
+	// for Run deadlocks.
 	OnLost func(error)
 
-	// Healthy reports whether the work is alive. While it returns an error, no renewal is sent: the
-	// Lease is lost at its deadline, with an error that matches [ErrUnhealthy], unless the work
+	// Healthy reports whether the work is alive. While it returns an error, no renewal is sent, so
+	// the Lease is lost at its deadline, with an error that matches [ErrUnhealthy], unless the work
 	// recovers in time. Nil: always healthy.
 	//
 	// It is called before each renewal while the lead function runs: every renew interval, and
 	// after a failure after 100 ms, then with growing pauses of up to half a renew interval. Calls
 	// run one at a time in their own goroutine. ctx is derived from the lead function's and ends
 	// after half a renew interval, or earlier near the deadline; a later result counts as an error.
-	// The deadline and Run do not wait for a call that hangs. Return quickly: the renewal waits.
+	// The deadline and Run do not wait for a call that hangs. Return quickly, because the renewal
+	// waits.
 	//
 	// It is not called for candidates, nor once the context of Run has ended; ReleaseTimeout bounds
 	// the work then. Renew calls it with a context derived from its own.
 	Healthy func(ctx context.Context) error
 
-	// MaxFailing is how long requests about the Lease may fail until [Elector.Check] returns an error,
-	// so that a liveness probe restarts a candidate that would otherwise stand still: because its
-	// network, its DNS or its credentials do not recover by themselves. An outage of the API server
-	// restarts all candidates too, so set it longer than the outages that they should sit out, such as
-	// 30 min. At least LeaseDuration. Default: 0, Check does not look at requests.
+	// MaxFailing is how long requests about the Lease may fail until [Elector.Check] returns an
+	// error, so that a liveness probe restarts a candidate whose network, DNS or credentials do not
+	// recover by themselves. An outage of the API server also restarts all candidates, so set it
+	// longer than the outages that they should survive, such as 30 min. At least LeaseDuration.
+	// Default: 0, Check ignores requests.
 	MaxFailing time.Duration
 
 	// Address is where this process can be reached while it leads: host:port with an IP address or
 	// a DNS name. It is in the Lease's annotation [AddressAnnotation] from the start of a term
 	// until the release or the next leader of this package. Replicas read it with
-	// [Elector.LeaderAddress]. The process may be gone: verify who answers. Default: none.
+	// [Elector.LeaderAddress]. The process may be gone, so verify who answers. Default: none.
 	Address string
 
 	// Hooks are called on changes, for metrics and dashboards.
@@ -144,23 +147,23 @@ type Config struct {
 	// Events records on the Lease who became leader, and who stopped leading and why: with the
 	// reason LeaderElection, "<identity> became leader", "<identity> stopped leading", and the
 	// warning "<identity> lost the lead: <why>". The managers of controller-runtime return such a
-	// recorder too; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an older one.
-	// Eventf may block: nothing waits longer than 50 ms for it, not even the process that exits
+	// recorder; NewEventRecorderAdapter of k8s.io/client-go/tools/record converts an older one.
+	// Nothing waits longer than 50 ms for an Eventf that blocks, not even the process that exits
 	// after a loss, and further Events are dropped. Nil: no Events.
 	Events events.EventRecorder
 
 	// Guard configures the transports of [Elector.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig
 
-	// Logger gets transitions at Info. It gets failing requests at Warn: each reason once, and again
+	// Logger gets transitions at Info and failing requests at Warn: each reason once, and again
 	// every 10 minutes with how long they have failed. Nil: no logs.
 	Logger *zap.Logger
 
 	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
 	Clock Clock
 
-	ledger         func(mark string) lease.Ledger // of a simulated supervisor; nil: none
-	terminationLog string                         // empty: the container's
+	ledger         func(mark string) lease.Ledger // of a simulated supervisor, or nil
+	terminationLog string                         // the container's if empty
 }
 
 // withDefaults returns c with defaults for its zero fields.

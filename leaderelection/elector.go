@@ -48,7 +48,7 @@ type Elector struct {
 
 	mu      sync.Mutex        // guards the next four
 	holder  *leasehold.Holder // of the latest term; nil before the first
-	running *leasehold.Holder // of the term that Run is in; nil if none
+	running *leasehold.Holder // of the term that Run is in, or nil
 	seen    lease.Record      // the last seen record
 	report  report
 	events  eventLog
@@ -124,7 +124,7 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 //
 // lead's context ends with ctx or with the leadership, then with an [ErrLost] as its cause. When
 // ctx ends, the Lease is kept until lead has returned. If ctx was cancelled and lead's error only
-// says so, Run returns nil. A lead that ends by runtime.Goexit counts as one that returns nil.
+// reports that, Run returns nil. A lead that ends by runtime.Goexit counts as one that returns nil.
 //
 // A release waits until no guarded request can still take effect ([Elector.WrapTransport]), usually
 // until all have been answered, and renews the Lease meanwhile. Then it takes at most four renew
@@ -132,10 +132,10 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 // Lease has expired.
 //
 // If leadership is lost and OnLost returns, Run waits for lead to return, contends again, and calls
-// lead again. It also does so after lead was asked to end before the deadline ([Config].StepDown),
-// and has: then the cause of its context matches [ErrSteppedDown]. As a candidate, Run fails only
-// if the API server has refused a required request, or the credentials of this process, for a whole
-// LeaseDuration. The error names the verb and the Lease.
+// lead again. It does the same if lead has ended because it was asked to before the deadline
+// ([Config].StepDown); the cause of its context then matches [ErrSteppedDown]. As a candidate, Run
+// fails only if the API server has refused a required request, or the credentials of this process,
+// for a whole LeaseDuration. The error names the verb and the Lease.
 func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) error {
 	if lead == nil { // before anything is written
 		return errors.New("leaderelection: Run: lead: must not be nil")
@@ -176,12 +176,13 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 }
 
 // TryAcquire tries once to become the leader. If the Lease is not free, it returns a [HeldError]
-// that names the leader. A dead leader's Lease must be seen unchanged for its whole duration:
+// that names the leader. A dead leader's Lease must be seen unchanged for its whole duration, so
 // TryAcquire succeeds when called again after HeldError.Wait.
 //
-// An attempt is a read, which takes up to a renew interval, and a write, which takes up to LeaseDuration
-// less Margin if it has no answer. Here and in Renew and Release, a write that is under way when ctx ends
-// is waited for, for a renew interval: abandoned, it could begin an unknown term.
+// An attempt is a read, which takes up to a renew interval, and a write, which takes up to
+// LeaseDuration less Margin if it has no answer. TryAcquire, Renew and Release wait up to a renew
+// interval for a write that is under way when ctx ends, because an abandoned write could begin an
+// unknown term.
 //
 // The term has begun when TryAcquire returns nil. Continue it with Run, or with Renew and Release.
 // Otherwise leadership is lost at the deadline as in Run, and the default OnLost ends the process.
@@ -240,9 +241,9 @@ func (e *Elector) Release(ctx context.Context) error {
 	return ErrNotLeader
 }
 
-// IsLeader reports whether this process is the leader now. The process can be stopped before its
-// next statement, so this may be outdated without a fence on the server. Call it before every act
-// and after every wait.
+// IsLeader reports whether this process is the leader now. Call it before every act and after every
+// wait. Without a fence on the server, the answer may still be outdated, because the process can be
+// stopped before its next statement.
 func (e *Elector) IsLeader() bool { return e.current() != nil }
 
 // Remaining returns how long this process stays the leader if no further renewal succeeds, and 0 if

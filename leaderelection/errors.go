@@ -31,8 +31,8 @@ var (
 	// sent.
 	ErrNotLeader = errors.New("leaderelection: not the leader")
 
-	// ErrUnhealthy is also matched when leadership was lost because [Config].Healthy kept failing.
-	// The error wraps the last one of Healthy.
+	// ErrUnhealthy is matched, besides ErrLost, if leadership was lost because [Config].Healthy
+	// kept failing. The error wraps the last error of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
 	// ErrSteppedDown is matched, besides ErrLost, by the cause of the lead function's context if the
@@ -40,9 +40,9 @@ var (
 	ErrSteppedDown = lease.ErrSteppedDown
 
 	// ErrOutcomeUnknown is matched, besides ErrNotLeader, by the error of a guarded request that
-	// was under way when the leadership ended: it may be carried out. The next leader learns the
-	// outcome by reading. It is also matched by the error of a renewal that may or may not have
-	// been stored.
+	// was under way when leadership ended, because it may still be carried out; the next leader
+	// learns the outcome by reading. The error of a renewal that may or may not have been stored
+	// matches it as well.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
 	// ErrBusy is returned by Run, TryAcquire, Renew and Release while another of them runs on this

@@ -21,7 +21,7 @@ const maxNote = 1024
 
 // eventLog records the Events of an elector. Its methods are not called concurrently.
 type eventLog struct {
-	recorder events.EventRecorder // nil: none
+	recorder events.EventRecorder // may be nil
 	lease    types.NamespacedName
 	last     <-chan struct{} // closed when the recorder has the last Event
 	waiting  atomic.Int32

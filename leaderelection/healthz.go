@@ -14,7 +14,7 @@ import (
 // Otherwise it returns nil: for candidates even if they cannot reach the API server, and for a
 // leader until its deadline. It checks neither the work ([Config].Healthy does) nor who leads.
 //
-// Serve the probe while the process is a candidate too: do not make its server wait for Run.
+// Serve the probe even while the process is a candidate: do not make its server wait for Run.
 func (e *Elector) Check(*http.Request) error {
 	e.mu.Lock()
 	h := e.running

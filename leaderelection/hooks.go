@@ -12,9 +12,9 @@ import (
 //
 // They are called synchronously, one at a time, in the order of the changes, and without locks.
 // They may call IsLeader, Remaining, Leader, LeaderAddress and Check, but not Run, TryAcquire,
-// Renew or Release. They must return soon: a hook that blocks also blocks renewals, which loses the
-// leadership at the deadline. It does not delay a loss: OnLost is called after OnStoppedLeading,
-// but at most 50 ms later.
+// Renew or Release. They must return soon, because a hook that blocks also blocks renewals, so that
+// leadership is lost at the deadline. Hooks do not delay a loss: OnLost is called after
+// OnStoppedLeading, but at most 50 ms later.
 type Hooks struct {
 	// OnNewLeader is called with each newly observed leader identity, including this process. It is
 	// not called when the Lease becomes free, nor when the same leader takes it again.
@@ -35,10 +35,10 @@ type Hooks struct {
 	// instead.
 	OnRenewal func(latency time.Duration, err error)
 
-	// OnFailing is called while Run cannot do what it has to do with the Lease: as a candidate, to
-	// follow or take it, and as the leader, to renew it. It is called after each failed attempt with
-	// the time since the first one and the error, and with 0 and nil once an attempt has succeeded or
-	// Run ends. It is not called for a candidate that follows a leader, nor for a Healthy that fails.
+	// OnFailing is called while Run cannot follow or take the Lease as a candidate, or renew it as
+	// the leader: after each failed attempt with the time since the first one and the error, and
+	// with 0 and nil once an attempt has succeeded or Run ends. It is not called for a candidate
+	// that follows a leader, nor when Healthy fails.
 	OnFailing func(lasted time.Duration, err error)
 }
 
@@ -47,7 +47,7 @@ type Hooks struct {
 type report struct {
 	last    chan struct{}     // closed when the last queued call has returned
 	leader  string            // the last reported leader
-	leading *leasehold.Holder // of the term that was reported as started, and not yet as ended; or nil
+	leading *leasehold.Holder // of the term that was reported as started, but not yet as ended; or nil
 }
 
 // enqueue orders call after earlier calls. The caller holds the elector's mutex, and must call run
@@ -91,8 +91,8 @@ func (e *Elector) reportStart(h *leasehold.Holder) {
 }
 
 // reportStop enqueues the report of the end of a term whose start was reported. It returns nil if
-// there is none. All callers that may have ended a term call it; only the first one gets the
-// report.
+// no such term has ended. All callers that may have ended a term call it, but only the first one
+// gets the report.
 func (e *Elector) reportStop() (run func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -138,7 +138,7 @@ func (e *Elector) lose(err *lease.LostError) {
 	e.config.OnLost(err)
 }
 
-// failing reports a failed attempt, or that there are no more.
+// failing reports a failed attempt, or the end of the failures.
 func (e *Elector) failing(lasted time.Duration, err error) {
 	hook := e.config.Hooks.OnFailing
 	if hook == nil {

@@ -23,8 +23,8 @@ import "github.com/bellwether-k8s/bellwether/internal/process"
 //
 // Consequences:
 //
-//   - The container has two processes. The first is idle and uses some 4 MB of memory. The second
-//     one's short name in the kernel, as in ps and its log, is "exe".
+//   - The container has two processes. The first is idle and uses some 4 MB of memory, and the
+//     second one's short name in the kernel, as in ps and its log, is "exe".
 //   - Code that runs before main, such as package initialization, runs in both.
 //   - Only the standard file descriptors are passed on.
 //   - Before main, and in the child until it handles signals, a SIGTERM ends the program by

@@ -63,8 +63,8 @@ func (c *candidate) permanent(err error) bool {
 	return !errors.As(err, &access)
 }
 
-// noteFailure logs how an attempt has ended, and calls the hook. It does not log lost races, and recent
-// refusals, which [cluster.missing] logs if the verb is optional.
+// noteFailure logs how an attempt has ended, and calls the hook. It logs neither lost races nor
+// recent refusals, which [cluster.missing] logs if the verb is optional.
 func (c *candidate) noteFailure(err error) {
 	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience || isLostRace(err) {
 		return

@@ -11,7 +11,7 @@ import (
 // or may lead. A container that is restarted in the leader's Pod is the leader again at once.
 //
 // lockName names a ConfigMap (or Lease, see [WithLease]) in the Pod's namespace: at most 63
-// characters, lower-case letters, digits, '-' and '.'. One lock elects one leader. Two kinds of
+// characters, lower-case letters, digits, '-' and '.'. One lock elects one leader, so two kinds of
 // daemon need two locks.
 //
 // An error means that this Pod does not lead:
@@ -23,9 +23,9 @@ import (
 //   - an error that matches IsUnauthorized, if the API server has not accepted the credentials of this
 //     process for 15 s
 //
-// Other failed requests are retried after a pause. A candidate that gives up undoes its writes: that
-// takes at most 7 s if the API server does not answer. If it has written nothing, Become returns at
-// once.
+// Other failed requests are retried after a pause. A candidate that gives up undoes its writes,
+// which takes at most 7 s if the API server does not answer. If it has written nothing, Become
+// returns at once.
 //
 // Become leaves no goroutine behind. On Linux it leaves a socket, which keeps a second process of
 // the Pod from leading.

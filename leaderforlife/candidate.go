@@ -41,7 +41,7 @@ type candidate struct {
 	last     step                     // of the previous round
 	contact  *kube.Contact
 
-	rightsAsked bool // the log says which rights are missing, if it could be asked
+	rightsAsked bool // the log names the missing rights, if the API server could be asked
 }
 
 // elect returns once this Pod leads, or an error. end releases the process lock, for tests.
@@ -105,7 +105,7 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 	return false
 }
 
-// round reads, decides and acts once, or waits for something new to read.
+// round reads, decides, and acts once or waits for something new to read.
 func (c *candidate) round(ctx context.Context) (step, error) {
 	v, err := c.observe(ctx)
 	if err != nil {

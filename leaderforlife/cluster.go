@@ -26,10 +26,10 @@ const (
 	// writeGrace is how long a write continues after its context has ended, so that its outcome is
 	// known.
 	writeGrace = 2 * time.Second
-	// watchTimeout ends watches: a dead connection would otherwise stay silent for ever.
+	// watchTimeout ends watches, because a dead connection would otherwise stay silent for ever.
 	watchTimeout = 30 * time.Minute
 	// refusalPatience is how long a verb must be refused before a candidate does without it. A
-	// starting API server refuses everything: a candidate that believed it could lead beside
+	// starting API server refuses everything, so a candidate that believed it could lead beside
 	// another Pod.
 	refusalPatience = time.Second
 	// refusalGap separates unrelated refusals.
@@ -43,12 +43,12 @@ type cluster struct {
 	group, kind string // of the lock: API group and resource
 	label       string // key of the label on the leader's Pod
 
-	refused  map[string]refusal // by verb and resource; of [credentials]: by none
+	refused  map[string]refusal // by verb and resource, or by [credentials]
 	said     map[string]bool    // messages that were logged once
 	failures *kube.Failures
 }
 
-// credentials is the key of refusals of every request.
+// credentials is the key of refusals that apply to every request.
 const credentials = ""
 
 // refusal is a streak of refusals, by RBAC or because of the credentials.
@@ -93,8 +93,8 @@ func (k *cluster) noteRefusal(key string, refused bool) {
 	}
 }
 
-// rejectedFor returns for how long the API server has not accepted the credentials; zero if err says
-// something else.
+// rejectedFor returns for how long the API server has not accepted the credentials; zero if err is
+// another error.
 func (k *cluster) rejectedFor(err error) time.Duration {
 	if !kube.Unauthorized(err) {
 		return 0
@@ -122,7 +122,7 @@ func (k *cluster) refusedFor(err error) time.Duration {
 	return r.last.Sub(r.first)
 }
 
-// missing reports whether err says that an optional verb is not granted. It logs the consequence
+// missing reports whether err means that an optional verb is not granted. It logs the consequence
 // once.
 func (k *cluster) missing(err error, consequence string) bool {
 	if k.refusedFor(err) < refusalPatience {
@@ -158,7 +158,7 @@ func read[T metav1.Object](
 	return o, err == nil, err
 }
 
-// lock reads the lock. Nil: there is none.
+// lock reads the lock. It returns nil if the lock does not exist.
 func (k *cluster) lock(ctx context.Context) (*lock, error) {
 	about := k.object("get", k.group, k.kind, k.config.lock)
 	o, found, err := read(ctx, k, about, func(ctx context.Context) (metav1.Object, error) {
@@ -253,7 +253,7 @@ func (k *cluster) mayLabel(ctx context.Context, me *corev1.Pod) (bool, error) {
 // disowning a leader.
 func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string]any) error {
 	metadata["uid"] = me.UID
-	if me.ResourceVersion != "" { // fake clientsets set none
+	if me.ResourceVersion != "" { // fake clientsets leave it empty
 		metadata["resourceVersion"] = me.ResourceVersion
 	}
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
@@ -291,7 +291,7 @@ type watchable struct{ resource, name string }
 func (k *cluster) watch(ctx context.Context, w watchable) (watch.Interface, error) {
 	options := metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
-		// watchTimeout ends the watch first: the server's timeout does not arrive on a dead
+		// watchTimeout ends the watch first, because the server's timeout does not arrive on a dead
 		// connection.
 		TimeoutSeconds: ptr.To(int64((watchTimeout + time.Minute) / time.Second)),
 	}

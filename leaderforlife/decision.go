@@ -5,7 +5,7 @@ import corev1 "k8s.io/api/core/v1"
 // state is the result of one round of reads: first our Pod, then the lock, then the others.
 type state struct {
 	me    *corev1.Pod
-	label string // of our Pod; empty: none
+	label string // of our Pod, or empty
 	lock  *lock  // nil if it does not exist
 
 	ownerOver bool      // another Pod owns the lock, and is proven to have ended
@@ -30,8 +30,8 @@ const (
 	toRemove       // the lock
 )
 
-// next decides. Two Pods cannot both lead: each labels itself before it lists the labelled Pods, so
-// the one whose label came later has found the other. The lock says who may try.
+// next decides. Two Pods cannot both lead, because each labels itself before it lists the labelled
+// Pods, so the one whose label came later has found the other. The lock decides who may try.
 func (v state) next(a abilities) (step, []Waiting) {
 	if v.me.DeletionTimestamp != nil || terminal(v.me) {
 		return toWait, []Waiting{{
@@ -44,7 +44,7 @@ func (v state) next(a abilities) (step, []Waiting) {
 	case mine && v.label != string(v.lock.uid) && !a.noPatch:
 		return toLabel, nil
 	case mine && v.label != string(v.lock.uid) && v.lock.labelled && !v.lock.deleting && !a.noDelete:
-		return toRemove, nil // to create a lock that does not say that its owner is labelled
+		return toRemove, nil // to create a lock that does not claim that its owner is labelled
 	case mine && len(v.waiting) > 0:
 		return toWait, v.waiting
 	case mine:

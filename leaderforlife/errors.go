@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrNoNamespace is returned if the namespace of the lock is unknown: the process does not run
-	// in a Pod, as on a developer's machine, and [WithNamespace] is not set.
+	// ErrNoNamespace is returned if the namespace of the lock is unknown, because the process does
+	// not run in a Pod, as on a developer's machine, and [WithNamespace] is not set.
 	ErrNoNamespace = errors.New("leaderforlife: no namespace: this process does not seem to run in a Pod, " +
 		"which is what leads and what the lock belongs to. Run it in one, with the service account token that the " +
 		"kubelet mounts; " +
@@ -25,8 +25,8 @@ var (
 	ErrPodGone = errors.New("leaderforlife: the Pod of this process is gone")
 
 	// ErrForeignLock is returned if the object with the lock's name is not a lock of this package,
-	// for example because it has no owner. It does not say who leads. It is never written or
-	// deleted.
+	// for example because it has no owner. The object does not show who leads, and is never written
+	// or deleted.
 	ErrForeignLock = errors.New("leaderforlife: not a lock for life")
 )
 

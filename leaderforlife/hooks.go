@@ -36,13 +36,13 @@ type Waiting struct {
 	Why string
 }
 
-// Fence knows what became of machines that do not answer, as a fencing controller does.
+// Fence reports what became of machines that do not answer, as a fencing controller can.
 type Fence interface {
-	// Ended reports whether it is proven that no process of a Pod runs and none will: for example
+	// Ended reports whether it is proven that no process of a Pod runs or will run, for example
 	// because its machine was switched off after the Pod had started. A node that is not Ready or
 	// does not answer proves nothing.
 	//
-	// pod is the Pod as last seen; do not change it. An error counts as no. So does an answer that
-	// takes longer than 10 s, when ctx ends. Calls do not overlap.
+	// pod is the Pod as last seen; do not change it. An error counts as no, and so does an answer
+	// that takes longer than 10 s, when ctx ends. Calls do not overlap.
 	Ended(ctx context.Context, pod *corev1.Pod) (bool, error)
 }

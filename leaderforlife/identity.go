@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What the API server knows of a token that the kubelet mounts.
+// Keys of the extra user info that names the Pod of a mounted token.
 const (
 	podNameExtra = "authentication.kubernetes.io/pod-name"
 	podUIDExtra  = "authentication.kubernetes.io/pod-uid"
 )
 
 // whoAmI returns the Pod of this process. The credentials decide if they name a Pod. A name alone
-// proves nothing: a process that has outlived its Pod finds the next Pod of that name, as in a
-// StatefulSet.
+// proves nothing, because a process that has outlived its Pod finds the next Pod of that name, as
+// in a StatefulSet.
 func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 	token, err := k.tokenPod(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (k *cluster) whoAmI(ctx context.Context) (podID, error) {
 }
 
 // tokenPod returns the Pod that the client's credentials are bound to. It is empty if they are not
-// bound or the API server does not say.
+// bound or the API server does not report it.
 func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
 	if c, ok := k.config.client.AuthenticationV1().RESTClient().(*rest.RESTClient); ok && c == nil {
 		// a fake clientset may not know reviews

@@ -22,7 +22,7 @@ import (
 const (
 	// keptAnnotation names the owner of a lock of [WithObservedPodEnd], as <name>/<uid>.
 	keptAnnotation = "leader.bellwether.dev/pod"
-	// labelledAnnotation says that the owner of the lock labels its Pod before it leads.
+	// labelledAnnotation states that the owner of the lock labels its Pod before it leads.
 	labelledAnnotation = "leader.bellwether.dev/labelled"
 )
 
@@ -136,7 +136,7 @@ func (l leases) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object,
 	}}, metav1.CreateOptions{})
 }
 
-// holder returns the holder identity: for people, and for electors, which must find one.
+// holder returns the holder identity, for people and for electors, which must find one.
 func holder(m metav1.ObjectMeta) string {
 	for _, o := range m.OwnerReferences {
 		return o.Name + "/" + string(o.UID)

@@ -76,7 +76,7 @@ func (c *candidate) collectContenders(l *lock, labelled []corev1.Pod, listed boo
 func (s *contender) observe(pod *corev1.Pod) {
 	s.gone, s.seen = false, pod
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
-		// the last event of a deleted Pod also says 0
+		// the last event of a deleted Pod also has 0
 		s.ending = true
 	}
 }

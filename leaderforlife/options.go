@@ -19,9 +19,9 @@ func WithClient(client kubernetes.Interface) Option { return func(c *config) { c
 // WithConfig sets the configuration of the client. It is copied. Default: rest.InClusterConfig.
 func WithConfig(clientConfig *rest.Config) Option { return func(c *config) { c.rest = clientConfig } }
 
-// WithNamespace sets the namespace of both the lock and this process' Pod: an owner must be in the
-// namespace of what it owns. Default: the environment variable POD_NAMESPACE, or the namespace of
-// the mounted service account token.
+// WithNamespace sets the namespace of both the lock and this process' Pod, because an owner must be
+// in the namespace of what it owns. Default: the environment variable POD_NAMESPACE, or the
+// namespace of the mounted service account token.
 func WithNamespace(namespace string) Option { return func(c *config) { c.namespace = namespace } }
 
 // WithPodName sets the name of this process' Pod. Default: the Pod that the client's token is bound
@@ -46,11 +46,12 @@ func WithNodeCheck() Option { return func(c *config) { c.nodes = true } }
 func WithFence(fence Fence) Option { return func(c *config) { c.fence = fence } }
 
 // WithObservedPodEnd makes a candidate wait until it has seen the leader's Pod end. The deletion of
-// the Pod then does not prove its end: a force deletion can remove a Pod whose process still runs.
+// the Pod then does not prove its end, because a force deletion can remove a Pod whose process
+// still runs.
 //
-// The lock has no owner that the garbage collector knows. It stays until a candidate has seen the
-// end of the Pod, or until a person who knows of that end deletes the lock. So at least one
-// candidate must be watching when a leader ends, and must be allowed to delete the lock.
+// The garbage collector finds no owner of the lock, so the lock stays until a candidate has seen
+// the end of the Pod, or a person who knows of that end deletes it. At least one candidate must be
+// watching when a leader ends, and must be allowed to delete the lock.
 func WithObservedPodEnd() Option { return func(c *config) { c.observedEnd = true } }
 
 // WithLogger sets the logger for transitions at Info and for problems at Warn, once each. Failures that

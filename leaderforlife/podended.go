@@ -16,7 +16,7 @@ func LeaderLabel(lockName string) string { return "leader.bellwether.dev/" + loc
 // lock.
 type contender struct {
 	podID
-	seen   *corev1.Pod // last version seen; nil: never seen
+	seen   *corev1.Pod // last version seen; nil if never seen
 	ending bool        // it was seen with grace time left
 	gone   bool        // the Pod does not exist
 	kept   bool        // it owns a lock of [WithObservedPodEnd]: deletion is no proof
@@ -32,8 +32,8 @@ func (s contender) node() string {
 }
 
 // ended reports whether the kubelet has reported that no container of the Pod runs. A terminal
-// phase alone is no proof: it may precede the end of containers, and the control plane writes it
-// for a kubelet that does not answer.
+// phase alone is no proof, because it may precede the end of containers, and the control plane
+// writes it for a kubelet that does not answer.
 func ended(pod *corev1.Pod) bool {
 	return pod != nil && terminal(pod) && runningContainer(pod) == ""
 }
@@ -74,11 +74,11 @@ func stateOf(node *corev1.Node) nodeState {
 	return s
 }
 
-// down reports whether it is proven that nothing runs on the node. The taint alone is no proof: it
-// may have been left behind after the node came back.
+// down reports whether it is proven that nothing runs on the node. The taint alone is no proof,
+// because it may have been left behind after the node came back.
 func (s nodeState) down() bool { return s.known && (s.gone || s.outOfService && !s.ready) }
 
-// hasEnded decides whether a contender is proven to have ended. If not, why says what is missing.
+// hasEnded decides whether a contender is proven to have ended. If not, why names what is missing.
 func hasEnded(s contender, node nodeState) (over bool, why string) {
 	switch {
 	case ended(s.seen), s.gone && !s.kept, s.seen != nil && node.down(), s.fenced:

@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// rights are those that a candidate needs, and those that it can do without.
+// rights returns the rights that a candidate needs, and those that it can do without.
 func (k *cluster) rights() []kube.Right {
 	var all []kube.Right
 	add := func(resource schema.GroupResource, namespace, name string, verbs ...string) {

@@ -55,7 +55,7 @@ func newWatches(k *cluster) *watches {
 }
 
 // want opens the watches of these objects and closes the others. fresh reports whether it opened
-// one: earlier changes must then be read. all reports whether every watch is open.
+// one, because earlier changes must then be read. all reports whether every watch is open.
 func (w *watches) want(ctx context.Context, objects map[watchable]bool) (fresh, all bool) {
 	for o := range w.open {
 		if !objects[o] {

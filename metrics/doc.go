@@ -1,16 +1,16 @@
 // Package metrics has Prometheus collectors for every package of Bellwether. Each function
-// registers the metrics of one primitive, and returns the hooks that feed them:
+// registers the metrics of one primitive and returns the hooks that feed them:
 //
 //	config.Hooks, err = metrics.LeaderElection(registry)
 //
 // [Replica] does this for all parts of a sharded replica. Two primitives of one kind in a process
-// need a label that tells them apart, and in one job they should also have it:
+// need a label that distinguishes them, and those in one job should have it as well:
 //
 //	metrics.LeaderElection(prometheus.WrapRegistererWith(prometheus.Labels{"election": "census"}, registry))
 //	metrics.Replica(prometheus.WrapRegistererWith(prometheus.Labels{"ring": "checksums"}, registry), &config)
 //
-// Alerts and dashboards know two such labels: election, for elections and leaders for life, and
-// ring. A registry takes a metric with the same names of labels only, so a process with an election
+// Alerts and dashboards support two such labels: election, for elections and leaders for life, and
+// ring. A registry accepts a metric only with the same label names, so a process with an election
 // beside its rings uses election for all.
 //
 // A program with hooks of its own calls both:
@@ -21,16 +21,16 @@
 // # Names
 //
 // All names begin with bellwether_ and the package, and end with their base unit. Labels have few
-// values, known beforehand: results, verbs, reasons, phases. The exception is the label shard of
-// bellwether_sharder_shard_objects, with one value for each shard of the ring. No object, node or
-// identity is a label.
+// values that are known beforehand, such as results, verbs, reasons and phases; only the label
+// shard of bellwether_sharder_shard_objects has one value for each shard of the ring. No object,
+// node or identity is a label.
 //
 // # What a replica knows
 //
 // A sharder and a fencing controller update their metrics only while their process leads.
-// Afterwards the last values stay until it leads again or ends. The exceptions are [Replica], which
-// resets the sharder's gauges when another replica leads, and [Fencing], which counts no fence then.
-// Alerts multiply with bellwether_leaderelection_leading, or take the maximum.
+// Afterwards the last values stay until it leads again or ends, except that [Replica] resets the
+// sharder's gauges when another replica leads, and [Fencing] counts no fences. So alerts multiply
+// with bellwether_leaderelection_leading or take the maximum.
 //
 // Alerts are in alerts.yaml, for Prometheus. Dashboards are in dashboards/, for Grafana.
 package metrics

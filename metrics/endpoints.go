@@ -8,7 +8,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 )
 
-// Endpoints registers the metrics of an instance, and what it sees of the others.
+// Endpoints registers the metrics of an instance and of what it observes of the others.
 func Endpoints(registry prometheus.Registerer) (endpoints.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "endpoints"}
 	rounds := f.counters("rounds_total", "Rounds: error if not all could be done.", "result")

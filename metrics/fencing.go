@@ -11,12 +11,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// checkLasts is how long a check of a node's devices counts. A removed node is not checked again.
+// checkLasts is how long a check of a node's devices counts, because a removed node is not checked again.
 const checkLasts = time.Hour
 
 // Fencing registers the metrics of a fencing controller. While it leads, it counts fences by phase,
-// and those that are blocked by the reason. It counts nodes whose devices were checked within the last
-// hour by the result.
+// blocked fences by reason, and nodes whose devices were checked within the last hour by result.
 func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "fencing"}
 	s := register(f, "fences", &standing{
@@ -44,7 +43,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 		"result")
 	checks := f.counters("checks_total", "Checks of the devices of a node while nothing is wrong.", "result")
 	unusable := f.gauge("configuration_unusable", "1 if no node has a usable configuration.")
-	// Even before the first one: Prometheus sees an increase only of a series that was there.
+	// Even before the first one, because Prometheus shows increases of existing series only.
 	for _, reason := range alarming {
 		holds.WithLabelValues(reason)
 	}
@@ -113,7 +112,7 @@ type standing struct {
 
 type record struct {
 	phase   v1alpha1.Phase
-	blocked string // the reason; empty: it is not
+	blocked string // the reason; empty if it is not
 }
 
 type check struct {

@@ -12,8 +12,8 @@ import (
 //
 //	last = bellwether_leaderelection_last_renewal_timestamp_seconds
 //
-// the age of a leader's last renewal is timestamp(last) - last, as of the last scrape. With time()
-// in place of timestamp(last), the time since that scrape would be part of it.
+// the age of a leader's last renewal is timestamp(last) - last, as of the last scrape. Using time()
+// instead of timestamp(last) would include the time since that scrape.
 func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "leaderelection"}
 	leading := f.gauge("leading", "1 while this process leads.")
@@ -23,7 +23,7 @@ func LeaderElection(registry prometheus.Registerer) (leaderelection.Hooks, error
 		"release, or since the last renewal of a leader that died.",
 		ofHandovers, "after")
 	renewed := renewals(f)
-	// Even before the first one: Prometheus sees an increase only of a series that was there.
+	// Even before the first one, because Prometheus shows increases of existing series only.
 	for _, end := range []string{"released", "lost"} {
 		terms.WithLabelValues(end)
 	}
@@ -75,7 +75,7 @@ func renewals(f *factory) renewal {
 	return r
 }
 
-// failing returns a hook that sets for how long attempts have failed.
+// failing returns a hook that sets how long attempts have failed.
 func failing(f *factory, attempts string) func(time.Duration, error) {
 	seconds := f.gauge("failing_seconds", "How long all attempts to "+attempts+" have failed; 0 after one that has "+
 		"succeeded.")

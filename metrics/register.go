@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// factory registers the collectors of one package. err returns what is wrong with the first of them.
+// factory registers the collectors of one package. err is the first error.
 type factory struct {
 	registry  prometheus.Registerer
 	subsystem string
@@ -16,8 +16,8 @@ type factory struct {
 
 func (f *factory) err() error { return f.problem }
 
-// register registers a metric. The metrics after one that cannot be registered are not: most often
-// they fail for the same reason.
+// register registers a metric, unless an earlier one has failed, because later ones mostly fail for
+// the same reason.
 func register[C prometheus.Collector](f *factory, name string, c C) C {
 	if f.problem != nil {
 		return c
@@ -99,7 +99,8 @@ func result(err error) string {
 	return "ok"
 }
 
-// setBool sets a gauge to 1 or 0 at once: a scrape between two values would see what never was.
+// setBool sets a gauge to 1 or 0 at once, because a scrape between two values would report a state
+// that never existed.
 func setBool(g prometheus.Gauge, is bool) {
 	value := 0.0
 	if is {

@@ -16,9 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// Replica registers all parts of a sharded replica, and sets their hooks. Call it before
-// replica.New. The Tune that c has comes after it: hooks that Tune sets must call those that are there.
-// Its error names the first metric that cannot be registered.
+// Replica registers all parts of a sharded replica and sets their hooks. Call it before replica.New.
+// Because c.Tune runs later, hooks that it sets must call the existing ones. The error names the first
+// metric that cannot be registered.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	lease, leaseErr := ShardLease(registry)
 	election, electionErr := LeaderElection(registry)
@@ -40,9 +40,8 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	return cmp.Or(leaseErr, electionErr, shardErr, err) // most often all for the same reason
 }
 
-// Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the
-// time of a handover or failover of shards: from a change of the membership until every object is
-// with its owner.
+// Sharder registers the metrics of a sharder. bellwether_sharder_settle_duration_seconds is the time of a
+// handover or failover of shards, from a change of the membership until every object is with its owner.
 func Sharder(registry prometheus.Registerer) (sharder.Hooks, error) {
 	d, err := newDistribution(registry)
 	return d.hooks(), err
@@ -166,7 +165,7 @@ func (d *distribution) forget() {
 	d.changed, d.scanned, d.astray = time.Time{}, time.Time{}, 0
 }
 
-// Shard registers the metrics of a shard that lets go of objects.
+// Shard registers the metrics of a shard that releases objects.
 func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 	f := &factory{registry: registry, subsystem: "shard"}
 	drains := f.counters("drains_total", "Attempts to let go of an object.", "result")
@@ -175,7 +174,7 @@ func Shard(registry prometheus.Registerer) (shard.Hooks, error) {
 		"mistake.", "result")
 	refusals := f.counters("refusals_total", "Work that was refused: the object is another shard's, or is not proved "+
 		"to be this one's yet.", "reason")
-	// Even before the first one: Prometheus sees an increase only of a series that was there.
+	// Even before the first one, because Prometheus shows increases of existing series only.
 	for _, outcome := range []string{"ok", "error"} {
 		drains.WithLabelValues(outcome)
 		bounces.WithLabelValues(outcome)

@@ -10,7 +10,7 @@ import (
 )
 
 // Bounded assigns known keys to the members of a ring so that no member has much more than its
-// share. Keys keep their owner on the ring unless that has too many. A Bounded never changes; any
+// share. Keys keep their owner on the ring unless it has too many. A Bounded never changes, so any
 // number of goroutines may use it without locks.
 type Bounded struct {
 	ring     *Ring
@@ -23,8 +23,8 @@ type Bounded struct {
 //
 // A member that owns too many keys on the ring keeps those with the lowest hashes (of equal hashes,
 // the lowest keys). The others go, lowest first, to the next of their [Ring.Owners] that has room.
-// So it diverts no more keys than it must. But the place of a diverted key depends on all other
-// keys: each key that is added or removed may move others. A small epsilon diverts more.
+// So NewBounded diverts no more keys than it must. But the place of a diverted key depends on all
+// other keys, so each key that is added or removed may move others. A small epsilon diverts more.
 //
 // It takes a quarter of a microsecond per key, and memory only for diverted keys.
 func NewBounded(r *Ring, keys []string, epsilon float64) (*Bounded, error) {

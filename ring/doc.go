@@ -4,16 +4,16 @@
 //	...
 //	owner, ok := r.Owner("apps/Deployment/default/web")
 //
-// The owner of a key depends only on the names of the members and on the options: not on the order
+// The owner of a key depends only on the names of the members and on the options, not on the order
 // of names, on duplicates, on the process, the machine or the time. So replicas that see the same
 // members agree without communication.
 //
 // When a member joins, only the keys that it gets move. When a member leaves, only its keys move.
-// With n members that is about one key in n. [Moves] returns the exact fractions, [Ring.Owners] the
-// members that would inherit a key.
+// With n members that is about one key in n. [Moves] returns the exact fractions, and [Ring.Owners]
+// the members that would inherit a key.
 //
-// A [Ring] never changes. Build one for each set of members: that takes about 20 ns per token, a
-// millisecond for 100 members. Lookups take no locks and allocate nothing.
+// A [Ring] never changes, so build one for each set of members, which takes about 20 ns per token,
+// or a millisecond for 100 members. Lookups take no locks and allocate nothing.
 //
 // # Balance
 //
@@ -26,9 +26,26 @@
 //	320       1.08 (1.17)    1.14 (1.23)    1.20
 //	1000      1.05 (1.09)    1.08 (1.12)    1.10
 //
-// Similar names are no worse than random ones. These are shares of the space of hashes: no number
+// Similar names are no worse than random ones. These are shares of the space of hashes; no number
 // of tokens balances a hundred keys. [NewBounded] limits how many of a known set of keys a member
 // gets, but moves more keys when members or keys change.
+//
+// # Limits
+//
+// A ring has at most [MaxMembers] members and [MaxTotalTokens] tokens in all. A name is any string
+// except the empty one, and a key is any bytes. A ring takes 14 bytes per token, plus the names.
+// [New] returns an error if a value is out of range.
+//
+// # Not guaranteed
+//
+//   - Replicas that see different members, or have different options, disagree on some keys. A
+//     protocol above this package must ensure that a key has one owner at a time.
+//   - xxHash is fast but not cryptographic. An attacker who chooses keys can aim them at a member,
+//     and one who chooses names can make the hashes of two members equal. These then share all
+//     tokens, and the member with the lesser name owns the keys of both. By accident that takes
+//     billions of members.
+//   - Occasionally tokens of different members share a position. The token of the greater name then
+//     owns nothing.
 //
 // # Placement
 //
@@ -53,10 +70,9 @@
 // All tokens are sorted by position, and tokens at one position by the names of their members, byte
 // by byte.
 //
-// The position of a key is H(key) >> 16. Its owner is the member of the first token at that
-// position or after it; if there is none, the member of the first token of all. Its next owners are
-// the members of the tokens that follow, each once, when it is first met. The first token follows
-// the last one.
+// The position of a key is H(key) >> 16. Its owner is the member of the first token at or after
+// that position, or else of the first token of all. Its next owners are the members
+// of the tokens that follow, each once, when it is first met. The first token follows the last one.
 //
 // For example, members a, b and c with 2 tokens each:
 //
@@ -72,21 +88,4 @@
 //
 // Names and numbers are not concatenated, so "op-1" and "op-11" have nothing in common. More
 // vectors are in testdata/golden.json of this package.
-//
-// # Limits
-//
-// A ring has at most [MaxMembers] members and [MaxTotalTokens] tokens in all. A name is any string
-// except the empty one. A key is any bytes. A ring takes 14 bytes per token, and the names. [New]
-// returns an error if a value is out of range.
-//
-// # Not guaranteed
-//
-//   - Replicas that see different members, or have different options, disagree on some keys. A
-//     protocol above this package must ensure that a key has one owner at a time.
-//   - xxHash is fast and not cryptographic. An attacker who chooses keys can aim them at a member.
-//     One who chooses names can make the hashes of two members equal. They then share all tokens:
-//     the member with the lesser name owns the keys of both, the other none. By accident that takes
-//     billions of members.
-//   - Now and then tokens of different members share a position. The token of the greater name then
-//     owns nothing.
 package ring

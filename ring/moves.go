@@ -11,12 +11,11 @@ type Move struct {
 	Fraction float64 // of the space of hashes, more than 0 and at most 1
 }
 
-// Moves returns the difference of two rings: one Move for each pair of members that keys pass
-// between, sorted by From, then To. It is empty if and only if every key has the same owner in
-// both.
+// Moves returns the difference of two rings: one Move for each pair of members between which keys
+// move, sorted by From, then To. It is empty if and only if every key has the same owner in both.
 //
-// Fractions are exact multiples of 2^-48, and so are their sums. Of k real keys about k*Fraction
-// move, give or take its square root.
+// Fractions are exact multiples of 2^-48, as are their sums. Of k real keys, about k*Fraction move,
+// give or take its square root.
 //
 // The moves from the empty ring are the shares of the members.
 func Moves(before, after *Ring) []Move {

@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// DefaultTokens is the number of tokens per member without [WithTokens]. With it the busiest of
-	// 10 members has 8 % more than the average, that of 100 members 15 % (medians over many sets of
-	// names).
+	// DefaultTokens is the number of tokens per member without [WithTokens]. With it, the busiest
+	// of 10 members has 8 % more than the average, and the busiest of 100 members 15 % more
+	// (medians over many sets of names).
 	DefaultTokens = 320
 
-	// MaxMembers is the greatest number of members: one less than fits into 16 bits.
+	// MaxMembers is the greatest number of members, one less than fits into 16 bits.
 	MaxMembers = 1<<memberBits - 1
 
 	// MaxTokens is the greatest number of tokens per member of weight 1.
@@ -38,7 +38,7 @@ type options struct {
 // [DefaultTokens].
 //
 // More tokens distribute keys more evenly, in proportion to the square root of their number. Each
-// costs 14 bytes and about 20 ns when a ring is built. Any change moves keys between all members.
+// costs 14 bytes, and about 20 ns when a ring is built. Any change moves keys between all members.
 func WithTokens(perMember int) Option {
 	return func(o *options) { o.tokens = perMember }
 }

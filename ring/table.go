@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// table holds the sorted tokens, each at its home or shortly behind it. So a lookup reads one place
-// in memory, not log2 of them.
+// table holds the sorted tokens, each at its home or shortly behind it, so that a lookup reads one
+// place in memory instead of log2 of their number.
 //
 // The home of a token is where it would be if all tokens were equally far apart in the first span
 // slots. If that slot is taken, tokens move on and stay sorted. A slot without a token holds a copy

@@ -18,8 +18,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// work processes one object after another until ctx ends; with hanging, also those whose last attempt
-// hung.
+// work processes one object after another until ctx ends, with hanging even those whose last
+// attempt hung.
 func (e *session) work(ctx context.Context, hanging bool) {
 	for {
 		i, o, slot := e.queue.take(ctx, hanging)
@@ -98,9 +98,9 @@ const attempts = 5
 var errContended = errors.New("others change it again and again")
 
 // reconcile does what a root needs, and reports whether the root is then with its owner. o is the
-// last known version of the root; nil means none is known. reserved says that a drain slot is taken
-// for it. After an error the root must be read and reconciled again. After errMoving, the goroutine
-// that moves its family finishes the item.
+// last known version of the root, or nil. reserved means that a drain slot is taken for it. After
+// an error the root must be read and reconciled again. After errMoving, the goroutine that moves
+// its family finishes the item.
 func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
 	r, drained, current := i.Ref, false, false
 	defer func() {
@@ -115,7 +115,7 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 				return false, err
 			}
 			current = true
-			if o == nil { // deleted, or not to be distributed any more
+			if o == nil { // deleted, or no longer distributed
 				return true, nil
 			}
 		}
@@ -216,9 +216,9 @@ func (e *session) firstOwner(s protocol.Situation, d protocol.Decision, p *plan)
 	return s, d, errOutlived
 }
 
-// unwritten proves that an object was not written since it was created: it does not exist at the version
-// before its own. So it never had a record, and no shard may work on it. Without the proof it
-// returns false, such as when the API server has compacted that version.
+// unwritten proves that an object was not written since it was created, because it does not exist
+// at the version before its own. So it never had a record, and no shard may work on it. It returns
+// false without the proof, as when the API server has compacted that version.
 func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
 	version, err := strconv.ParseUint(o.Version, 10, 64)
 	if err != nil || version < 2 {
@@ -235,8 +235,9 @@ func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
 }
 
 // floorOf returns the versions from which on caches show the children of a root, by resource of the
-// children. It is for a root that can have had no other owner than the shard that it is assigned
-// to: it is new, or its record was removed. If known is false, the children must be listed first.
+// children. It is for a root that can have had no owner but the shard that it is assigned to,
+// because it is new, or its record was removed. If known is false, the children must be listed
+// first.
 //
 // Such children are with that shard, or with none. Those that the shard created itself are in its
 // own caches, whatever their version. Those that were assigned to it are not newer than the floor.
@@ -272,7 +273,7 @@ func (e *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjec
 	return o, nil
 }
 
-// absent reports whether err says that an object does not exist.
+// absent reports whether err means that an object does not exist.
 func (e *session) absent(r protocol.Ref, err error) bool {
 	return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)
 }

@@ -9,9 +9,9 @@ import (
 // childFloors holds, for each shard and resource of children, the greatest version of a child that
 // carried the shard's label. The shard's caches reach that version without a further event.
 //
-// It is needed for a root without a record. The root may have been its shard's before, with
-// children that no list for a move shows. The shard may not have seen them yet, and the record that
-// made it wait is lost.
+// It is needed for a root without a record, which may have been its shard's before, with children
+// that no list for a move shows. The shard may not have seen them yet, and the record that made it
+// wait is lost.
 type childFloors struct {
 	mu       sync.Mutex
 	versions map[holding]string
@@ -53,7 +53,7 @@ func (g *childFloors) complete(at place) {
 	g.surveyed[at] = true
 }
 
-// knows reports whether the children that existed at a place before the session are also known.
+// knows reports whether even the children that existed at a place before the session are known.
 func (g *childFloors) knows(at place) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

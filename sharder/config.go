@@ -20,8 +20,8 @@ import (
 
 // Config configures a [Sharder]. All replicas must have the same Ring, Namespace, Resources and
 // TokensPerShard. Sharders that disagree are safe, but move objects back and forth whenever the
-// leader changes. They are not safe if objects are [api.Resource].Children in one of them, and a
-// resource of their own in another: end all replicas before such a change.
+// leader changes. They are not safe if objects are [api.Resource].Children in one of them and a
+// resource of their own in another, so end all replicas before such a change.
 type Config struct {
 	// Ring is the name of the ring: a DNS-1123 label, unique in the cluster among rings that have
 	// resources in common. Required.
@@ -38,35 +38,35 @@ type Config struct {
 	// more evenly. A change moves objects between all shards. Default: [ring.DefaultTokens].
 	TokensPerShard int
 
-	// Concurrency is how many objects are worked on at a time. Four times as many, at most, are those
-	// whose requests take longer than a quarter of a second. Default: 16.
+	// Concurrency is how many objects are worked on at a time. Objects whose requests take longer
+	// than a quarter of a second do not count, up to four times as many. Default: 16.
 	Concurrency int
 
 	// MaxDrains bounds how many objects may be between two living shards at a time, without work on
-	// them. Default: 500. Roots whose children are being moved do not count: there may be up to
-	// four times PageSize.
+	// them. Default: 500. Roots whose children are being moved, up to four times PageSize, do not
+	// count.
 	MaxDrains int
 
 	// PageSize is how many objects are listed at a time, and held in memory per resource and
-	// namespace. Pages of large objects have fewer, about 4 MB. Default: 500.
+	// namespace. Pages of large objects have fewer, so that they take about 4 MB. Default: 500.
 	PageSize int
 
 	// ScanInterval is how often all objects are scanned, page by page, for what no watch shows:
 	// edits of users that a shard does not repair itself, and what a former leader left undone. At
-	// least a second. Default: 5 min. A scan that an outage has ended is repeated within a minute.
+	// least a second. Default: 5 min. A scan that ended because of an outage is repeated within a
+	// minute.
 	ScanInterval time.Duration
 
-	// LeaseDuration (D) should be that of the shards' Leases. The sharder waits for it where a
-	// Lease names no duration. It also writes it into a Lease that it takes: the Lease's shard
-	// cannot return for so long. Whole seconds. Default: 15 s.
+	// LeaseDuration (D) should be that of the shards' Leases. The sharder waits that long for a
+	// Lease that names no duration, and writes D into a Lease that it takes, so that the Lease's
+	// shard cannot return before. Whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 
 	// GCPeriod is how long the Lease of a dead shard is kept. Default: 1 h.
 	GCPeriod time.Duration
 
-	// OverdueAfter is how long a shard may take to let go of an object before that is reported. At
-	// least a second: a scan also waits for so long for one of MaxDrains places that is free.
-	// Default: 1 min.
+	// OverdueAfter is how long a shard may take to let go of an object before that is reported, and
+	// how long a scan waits for one of MaxDrains places. At least a second. Default: 1 min.
 	OverdueAfter time.Duration
 
 	// UnownedAfter is how long an object may be without a living owner before that is reported. It
@@ -82,25 +82,25 @@ type Config struct {
 	// Hooks are called when something happens.
 	Hooks Hooks
 
-	// Events records the warning Unowned on objects without a living owner, up to 100 at a time, and
-	// LabelsRemoved on those that others remove the ring's labels from again and again, up to 5 in 10 s.
-	// It needs the verbs create and patch on events of events.k8s.io, where the objects are. Nil: no
-	// Events.
+	// Events records the warning Unowned on objects without a living owner, up to 100 at a time,
+	// and LabelsRemoved on objects from which others remove the ring's labels again and again, up
+	// to 5 in 10 s. It needs the verbs create and patch on events of events.k8s.io, where the
+	// objects are. Nil: no Events.
 	Events events.EventRecorder
 
 	// Logger receives transitions at Info, and failing requests and what an operator should know at
 	// Warn. Nil: no logs.
 	Logger *zap.Logger
 
-	// Clock is for simulations in which each replica has a time of its own. Nil: the system's.
+	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
 	Clock Clock
 }
 
 // minLeaseDuration is the shortest duration of a shard's Lease.
 const minLeaseDuration = 3 * time.Second
 
-// Clock is the time of one process, for simulations that replace it. Tests of programs need none:
-// they run in a bubble of testing/synctest.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need no
+// Clock, because they can run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 func (c Config) withDefaults() Config {
@@ -189,18 +189,18 @@ type Hooks struct {
 	// OnUnowned is called once for an object that no living shard owns for Config.UnownedAfter, for
 	// example because a policy denies the sharder's patch.
 	OnUnowned func(Unowned)
-	// OnHeldBack is called for an object that gets no owner for a while, because at least two shards have
-	// crashed one after another while they had it.
+	// OnHeldBack is called for an object that gets no owner for a while, because at least two
+	// shards in a row have crashed while they had it.
 	OnHeldBack func(HeldBack)
-	// OnUndone is called when the sharder waits before it sets the labels or annotations of the ring on
-	// an object again: others have removed them three times within a minute. The pauses double, from a
-	// second to five minutes.
+	// OnUndone is called when the sharder waits before it restores the ring's labels or annotations
+	// on an object, because others have removed them three times within a minute. The pauses
+	// double, from a second to five minutes.
 	OnUndone func(Undone)
 	// OnTaken is called with a shard that has proved dead: its Lease was taken.
 	OnTaken func(shard string)
 	// OnCollected is called with a dead shard whose Lease was deleted.
 	OnCollected func(shard string)
-	// OnStorm is called with shards that expired together, and so are given more time.
+	// OnStorm is called with shards that are given more time because they expired together.
 	OnStorm func(shards []string)
 	// OnResource is called when the objects of a resource cannot be listed or watched, or the
 	// resource is not served, with the reason; and when that is over.
@@ -239,11 +239,11 @@ type Scan struct {
 // ResourceState is whether a request for all objects of a resource succeeds.
 type ResourceState struct {
 	GVR schema.GroupVersionResource
-	// Namespace is that of the request; empty: all.
+	// Namespace is that of the request, or empty for all namespaces.
 	Namespace string
 	// Verb is list or watch, or serve if the API server does not know the resource.
 	Verb string
-	// Err is why the request fails; nil: it succeeds again, or the sharder has ended.
+	// Err is why the request fails, or nil if it succeeds again or the sharder has ended.
 	Err error
 }
 
@@ -265,9 +265,9 @@ type HeldBack struct {
 // Undone is an object that the ring's labels or annotations are removed from again and again.
 type Undone struct {
 	Object api.ObjectRef
-	// Times is how often this sharder has set them, the first assignment included.
+	// Times is how often this sharder has set them, including the first assignment.
 	Times int
-	// Pause is how long they last, or are missing, before the sharder sets them again.
+	// Pause is how long the sharder waits before it sets them again.
 	Pause time.Duration
 }
 

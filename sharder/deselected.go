@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// stripDeselected takes the ring's marks off the objects of a resource that its Selector no longer
-// selects. Those whose shard may be at work are left to that shard, which does the same.
+// stripDeselected removes the ring's marks from the objects of a resource that its Selector no
+// longer selects. It leaves those whose shard may be at work to that shard, which does the same.
 func (e *session) stripDeselected(ctx context.Context, index int) error {
 	selector := e.resources[index].Selector
 	patches := e.newStripper()
@@ -33,9 +33,9 @@ func (e *session) stripDeselected(ctx context.Context, index int) error {
 	return nil
 }
 
-// deselected returns selectors that together select every object with a label that this selector does
-// not select: for each of its requirements, the objects that do not meet it. Of those whose number must
-// be greater or less than another, all objects with the label are selected.
+// deselected returns selectors that together select every object with a label that this selector
+// does not select: for each of its requirements, the objects that do not meet it. For a requirement
+// that a number be greater or less than another, all objects with the label are selected.
 func deselected(selector labels.Selector, label string) []labels.Selector {
 	requirements, _ := selector.Requirements()
 	var all []labels.Selector

@@ -20,87 +20,89 @@
 // examples/sharding is a complete program, and examples/controllerruntime one with
 // controller-runtime.
 //
-// All replicas are equal. Each is a shard: it holds a Lease of its own as its heartbeat (package
-// shardlease), and lists, watches and works on the objects that carry its label (package shard). One
-// of them, elected, is also the sharder, which is what this package has. It follows the Leases,
-// assigns each object to a shard by consistent hashing (package ring), and moves objects when shards
-// come and go. All state is in labels and annotations on the objects. Shards continue to work on
-// their objects while no sharder runs.
+// All replicas are equal. Each is a shard: it holds its own Lease as a heartbeat (package
+// shardlease), and lists, watches and works on the objects that carry its label (package shard).
+// One of them is also elected as the sharder, which this package implements: it follows the Leases,
+// assigns each object to a shard by consistent hashing (package ring), and moves objects when
+// shards come and go. All state is in labels and annotations on the objects, so shards continue to
+// work while no sharder runs.
 //
 // A program that makes the parts itself composes them with [Replica], which ends the work, the
-// sharder and the lease in this order. The elector ([leaderelection.Elector.WrapTransport]) guards
-// the sharder's clients, not the lease. They must have no rate limit: QPS -1 in the rest.Config. The
-// default of client-go is 5 requests per second; a sharder that its client delays logs a warning.
+// sharder and the lease in this order. The sharder's clients are guarded by the elector
+// ([leaderelection.Elector.WrapTransport]), not by the lease. They must have no rate limit (QPS -1
+// in the rest.Config), because client-go limits them to 5 requests per second by default; a sharder
+// that its client delays logs a warning.
 //
 // # Guarantees
 //
-//   - No two processes execute [shard.Shard.Do] for one object at a time, nor for objects of one
-//     family, a root and its children. This holds for any latency, clocks, order of events,
+//   - No two processes execute [shard.Shard.Do] at a time for one object, or for objects of one
+//     family (a root and its children). This holds for any latency, clocks, order of events,
 //     restarts, partitions, changes of the sharder, lost responses, and edits of labels and
 //     annotations, except those named below.
 //   - Work on an object that has moved begins on caches that show what the former shard has written
-//     to the object and its children. Package shard says what that covers.
-//   - Every object is given to a living shard when faults have ended.
+//     to the object and its children. Package shard describes what that covers.
+//   - Every object is given to a living shard once faults have ended.
 //   - A new object that others do not write has a living owner within a second after a sharder
-//     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). A shard that is
-//     Away is waited for.
-//   - The sharder holds in memory only the objects that it is busy with: its memory does not depend
-//     on how many are assigned.
+//     leads, whichever other shards may be dead (TestANewObjectGetsALivingOwnerAtOnce). The sharder
+//     waits for a shard that is Away.
+//   - The sharder holds in memory only the objects that it is busy with, so its memory does not
+//     depend on how many are assigned.
 //   - A resource that cannot be listed or is not served, or whose children are not, delays only its
-//     own objects. [Hooks].OnResource and [Status] name it. The ring is not settled meanwhile.
-//   - A drained shard gets no objects, and lets go of each that it has when work on it has ended. If
-//     no other shard is left, it gets objects again (TestADrainedShardLetsGo,
+//     own objects. [Hooks].OnResource and [Status] name it, and the ring is not settled meanwhile.
+//   - A drained shard gets no objects, and lets go of each that it has when work on it has ended,
+//     but if no other shard is left, it gets objects again (TestADrainedShardLetsGo,
 //     TestAllShardsCannotBeDrained).
 //   - An object whose reconciliation ends the process takes no other object down with it
 //     (TestAnObjectThatCrashesItsShardsIsHeldBack), as described below.
-//   - An object that no living shard owns for [Config].UnownedAfter is reported, of up to 100 at a
-//     time (TestAnObjectThatNoShardOwnsSaysSo).
-//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp from
-//     their children, costs up to 13 writes of the sharder for each of them in the first 10 minutes,
-//     and then one in 5 minutes. Each pause is reported
+//   - An object that no living shard owns for [Config].UnownedAfter is reported, for up to 100
+//     objects at a time (TestAnObjectThatNoShardOwnsSaysSo).
+//   - A reconciler that removes the ring's labels or annotations from its objects, or the stamp
+//     from their children, costs up to 13 writes of the sharder for each of them in the first 10
+//     minutes, and then one every 5 minutes. Each pause is reported
 //     (TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely,
 //     TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely).
 //   - A sharder that has lost its election writes nothing harmful: what it had already sent either
-//     comes first, or is refused.
+//     arrives first or is refused.
 //
 // # Not guaranteed
 //
 //   - A record that is forged, or replayed together with the labels of that time, for example from
 //     an exported manifest or a backup put back over the same object; hand-edited epochs or holders
 //     of Leases; the ring's history deleted while objects are without records. Let only the sharder
-//     and the shards write those.
+//     and the shards write these.
 //   - A restore of etcd from a backup: restart all replicas.
-//   - A request that is already at the server outlives the Do that sent it.
-//   - Work on a root does not end when a child of it gets another root: before it touches a child, it
-//     has to look whose child it is. A child whose new root moves just then goes with it at once, also
-//     if there is work on the child as one of the former root. So does a child that loses its label.
+//   - A request that has already reached the server outlives the Do that sent it.
+//   - Work on a root does not end when one of its children gets another root, so it must check
+//     whose child it is before it touches one. A child whose new root moves just then goes with it
+//     at once, even if there is work on the child as one of the former root. So does a child that
+//     loses its label.
 //   - An object that Resource.Selector no longer selects stays with its shard until work on it has
 //     ended. If it is selected again before that, in a write that also removes its record, two shards
 //     may work on it for a moment.
-//   - A child whose label was removed or changed by others is missing from the caches of its root's
-//     shard until the sharder has put it back. Work that creates what it does not find there should
-//     ask the API server first, or give a child a name that follows from its root's.
+//   - A child whose label others have removed or changed is missing from the caches of its root's
+//     shard until the sharder has restored the label. Work that creates what it does not find there
+//     should ask the API server first, or derive a child's name from its root's.
 //   - A child that was not stamped is invisible to the shard that has created it until the sharder
 //     has labelled it, which takes longer if no sharder runs. Deterministic names keep such a child
 //     from being created twice.
 //   - A root waits for its next shard for as long as one of its children cannot be patched; the
 //     sharder logs that.
-//   - A child with an invalid controller owner reference belongs to no shard, and so does one whose
-//     root is gone: it is left to the garbage collector. A child without a controller, and with several
-//     owners that have such Children, belongs to none either; the sharder logs that
+//   - A child belongs to no shard if its controller owner reference is invalid, if its root is gone
+//     (it is left to the garbage collector), or if it has no controller and several owners that
+//     have such Children, which the sharder logs
 //     (TestChildrenWithoutAControllerAreThoseOfTheirOnlyOwner).
-//   - A process that is stopped or starved acts on what it knew until it is scheduled: see
-//     KernelDeadline of package shardlease.
-//   - No shard works on an object that moves between two living shards: usually for milliseconds,
-//     but for as long as work on it takes in the old shard ([Hooks].OnOverdue).
+//   - A process that is stopped or starved may act on what it last knew when it is scheduled again:
+//     see KernelDeadline of package shardlease.
+//   - No shard works on an object while it moves between two living shards: usually for
+//     milliseconds, but for as long as the old shard's work on it takes ([Hooks].OnOverdue).
 //
 // # Children
 //
 // Objects that a controller creates for others, such as the Pods of a ReplicaSet, need no places of
-// their own. As [api.Resource].Children they are always with the shard of their root, the object
-// that their controller owner reference names; without a controller, their only owner of a kind with
-// such Children. They have the label, and no record. [shard.Shard.Do] for a child asks whether work on
-// its root may begin, and counts as work on the root.
+// their own. As [api.Resource].Children they are always with the shard of their root: the object
+// that their controller owner reference names or, without a controller, their only owner of a kind
+// with such Children. They have the label but no record. [shard.Shard.Do] for a child checks
+// whether work on its root may begin, and counts as work on the root.
 //
 //	a new child            carries the label already ([shard.Shard.Stamp]), or the sharder sets that
 //	                       of its root's shard
@@ -110,101 +112,105 @@
 //	                       that is gone by the next scan; a child with another shard than its root's
 //	                       is found by that shard, which marks it with the drain label within half a
 //	                       minute
-//	a child gets another   the shard that it is with marks it with the drain label when it has no
-//	root                   work on the child any more. It cancels that work after AckGrace
+//	a child gets another   the shard that it is with marks it with the drain label when its work on
+//	root                   the child has ended, and cancels that work after AckGrace
 //
-// A root's record says which version of its children the shard's caches must show before work on
-// the family begins. A shard sees all children that its predecessor has created, and all that
-// existed before the ring. Those that it creates itself it sees as soon as its caches show them, as
-// usual. It also never sees a child that its predecessor has deleted. The children that are left get a
-// later version when they move, and caches reach that. If none is left, the record has the version
-// of the list that showed none. A shard waits for it if its cache still shows a child. A root
-// without a record may have been the shard's before. Its next record names the greatest version of
-// all the children that are known to be with the shard.
+// A root's record states which version of its children the shard's caches must show before work on
+// the family begins. So a shard sees all children that its predecessor has created, and all that
+// existed before the ring, while those that it creates itself appear in its caches later, as usual.
+// It also never sees a child that its predecessor has deleted, because the remaining children get a
+// later version when they move, and caches reach that. If no child remains, the record has the
+// version of the list that showed this, and a shard waits for it if its cache still shows a child.
+// A root without a record may have been the shard's before, so its next record names the greatest
+// version of all the children that are known to be with the shard.
 //
-// For a root that cannot have been another shard's nothing is listed, if its resource has no
-// Selector: there are no children yet, or they are with its shard already. Children that others
-// have created meanwhile become visible to the shard when the sharder has labelled them.
+// If a root cannot have been another shard's and its resource has no Selector, nothing is listed,
+// because there are no children yet, or they are with its shard already. Children that others have
+// created meanwhile become visible to the shard when the sharder has labelled them.
 //
-// Where the shard of a root was lost together with its record, or a sharder has ended in the middle
-// of a move, the children of all shards are listed instead of those of one.
+// If the shard of a root was lost together with its record, or a sharder ended in the middle of a
+// move, the children of all shards are listed instead of those of one.
 //
-// The network may hold back a patch of the former sharder, or one whose outcome is unknown, for any
-// time. Such a patch names the version of its object, so it is refused once that has changed. Where
+// The network may delay a patch of the former sharder, or one whose outcome is unknown, for any
+// time. Such a patch names the version of its object, so it is refused once that has changed. If
 // there may be such patches for a root without an owner, the sharder writes the root before it
 // moves the children, and each child that is in place already. Otherwise a late patch could assign
-// the root, or move a child, and a shard at work would lose sight of the children.
+// the root or move a child, and a shard at work would lose sight of the children.
 //
-// Roots that are let go of together move together: while children are listed for some, others queue
-// for the next list. So one root does not wait for others, and 10,000 roots do not need 10,000
+// Roots that are released together move together, because while children are listed for some,
+// others queue for the next list. So no root waits for others, and 10,000 roots do not need 10,000
 // lists.
 //
 // # Several generations
 //
-// Grandchildren do not follow: their controller is no root. To keep trees such as Deployment,
-// ReplicaSet and Pod together, make Deployments and ReplicaSets resources of the ring, with Pods as
-// children of ReplicaSets. Give both a [api.Resource].Key that is the same for all of a tree:
-// [api.NamespaceKey], or your own KeyFunc of something that they share and that never changes, such
-// as a label of the application. Objects of equal keys belong to the same shard, and are there when
-// the ring is settled. But each of these roots moves by itself: while shards come and go, a
-// Deployment may be with one shard and its ReplicaSet still with another. Do excludes others from
-// one of them, not from the tree.
+// Grandchildren do not follow, because their controller is not a root. To keep trees such as
+// Deployment, ReplicaSet and Pod together, make Deployments and ReplicaSets resources of the ring,
+// with Pods as children of ReplicaSets. Give both a [api.Resource].Key that is the same for all of
+// a tree: [api.NamespaceKey], or your own KeyFunc of something that they share and that never
+// changes, such as a label of the application. Objects of equal keys belong to the same shard, and
+// are there when the ring is settled. But each of these roots moves by itself, so while shards come
+// and go, a Deployment may be with one shard and its ReplicaSet still with another. Do excludes
+// other processes from one of them, not from the tree.
 //
 // # Objects that make no progress
 //
-// An object whose annotations leave no room for its record once a drain has named the next owner in it
-// gets no owner, and its Event says how many bytes it must leave: some 350 of 256 KiB
+// An object gets no owner if its annotations leave too little room for its record once a drain has
+// added the next owner. Its Event states how many bytes must be free: some 350 of 256 KiB
 // (TestAnObjectThatCouldNotBeDrainedIsNotAssigned).
 //
 // An object that cannot be changed, because a policy denies it or for any other reason, does not
 // affect other objects. It is retried after pauses of up to half a minute, without a list, and the
-// log has the reason, once for each cause. A patch may hang, for example because a webhook cannot be
-// reached. A first attempt then delays others for a quarter of a second, and leaves its place to them.
-// Up to four times Concurrency may do so. If more hang and one of these fails, the oldest are given up, and
-// their objects are tried again after half a minute. So 1,000 of them delay others, whose patches are quick,
-// by up to 26 s with the default timeout of a webhook, and by 46 s if requests get no answer at all
-// (TestFirstAttemptsThatHangDelayOthersForSeconds). Patches that are slow and succeed are not given up
-// (TestSlowPatchesAreNotGivenUp). Further attempts delay no others: a quarter of the workers, at least one,
-// have the objects whose last attempt failed after a second or more, and only while no others wait. The
-// sharder does this for up to twice PageSize of them. A shard has separate workers for those of the
-// objects that it lets go of. A child that cannot be changed delays its root in the same way.
-// [Config].Events and [Hooks].OnUnowned tell of objects that no shard owns. Scans for objects
+// reason is logged once for each cause. A child that cannot be changed delays its root in the same
+// way. A patch may also hang, for example because a webhook cannot be reached. A first attempt then
+// delays others for a quarter of a second before it leaves its place to them, as up to four times
+// Concurrency may. If more hang and one of these fails, the oldest are given up, and their objects
+// are retried after half a minute. So 1,000 of them delay others, whose patches are quick, by up to
+// 26 s with the default timeout of a webhook, and by 46 s if requests get no answer at all
+// (TestFirstAttemptsThatHangDelayOthersForSeconds). Patches that are slow and succeed are not given
+// up (TestSlowPatchesAreNotGivenUp). Further attempts delay no others, because a quarter of the
+// workers, at least one, take the objects whose last attempt failed after a second or more, and
+// only while no others wait. The sharder does this for up to twice PageSize of them, and a shard
+// has separate workers for those of the objects that it lets go of.
+//
+// [Config].Events and [Hooks].OnUnowned report objects that no shard owns. Scans for objects
 // without progress become as rare as ScanInterval. Up to 100 of them do not keep the history
-// growing: it then lists the possible owners of each of them, and forgets the memberships that no
-// longer matter to other objects. But the ring is not settled until they are with their owners.
+// growing, because it then lists the possible owners of each and forgets the memberships that no
+// longer matter to other objects, but the ring is not settled until they are with their owners.
 //
-// The history grows while more than those are out of place, or a resource cannot be listed, and
-// shards come and go. At half a megabyte, some thousand replaced shards, it forgets which objects
-// these shards have owned. From then until the ring is settled, each object without a record, even
-// a new one, is taken in turn from each shard of that time that may still live. A plan takes as
-// much memory as a ring of all the shards that the history names, 14 bytes for each of their
-// tokens.
+// The history grows when shards come and go while more objects than those are out of place, or
+// while a resource cannot be listed. At half a megabyte, some thousand replaced shards, it forgets
+// which objects these shards have owned. From then until the ring is settled, each object without a
+// record, even a new one, is taken in turn from each shard of that time that may still live. A plan
+// takes as much memory as a ring of all the shards that the history names, 14 bytes for each of
+// their tokens.
 //
-// A record with an epoch that its shard never had is invalid: the possible owners of the object are
-// asked, and so is the shard that it names, in case it has begun that epoch meanwhile.
+// A record with an epoch that its shard never had is invalid, so the sharder asks the possible
+// owners of the object, and the shard that it names in case it has begun that epoch meanwhile.
 //
 // # Objects that crash their shards
 //
-// An object may end each process that works on it, for example because there is not enough memory. So
-// that it does not end all shards, one after another, its record counts the owners in a row that have
-// died within 3 minutes after the object was assigned to them. From the second one on the object is
-// held back before its next owner: for 30 s, twice as long each time, and 5 minutes at most, less up to
-// a quarter by chance. A change of its specification ends that at once; an object without generations,
-// such as a ConfigMap, is changed by any write. A Warning Event on the object says so, a line of the
-// log, and [Hooks].OnHeldBack. The count ends when a shard lets go of the object in order, or dies later.
-// To end it yourself, remove the annotation with the record.
+// An object may end each process that works on it, for example because there is not enough memory.
+// So that it does not end all shards, one after another, its record counts the owners in a row that
+// have died within 3 minutes after the object was assigned to them. From the second one on, the
+// object is held back before its next owner: for 30 s, twice as long each time, and at most 5
+// minutes, less a random part of up to a quarter. A Warning Event on the object, a log line and
+// [Hooks].OnHeldBack report this. A change of its specification ends the pause at once; for an
+// object without generations, such as a ConfigMap, any write does. The count ends when a shard lets
+// go of the object in order, or dies later. To end it yourself, remove the annotation with the
+// record.
 //
-// With a supervisor only what the process worked on when it died counts, up to 64 objects. Otherwise
-// all that a shard had counts when it stops renewing its Lease, or its container ends. A few other
-// objects that moved with the one to blame are then also held back, once or twice. Up to 100
-// objects are held back at a time: if there are more, other reasons are likelier.
+// With a supervisor, only the objects that the process worked on when it died count, up to 64.
+// Otherwise all objects of a shard count when it stops renewing its Lease, or its container ends,
+// so a few others that moved with the one to blame are held back once or twice as well. Up to 100
+// objects are held back at a time, because if there are more, other reasons are likelier.
 //
 // # Objects whose labels are removed
 //
-// An object whose labels or annotations of the ring are removed again and again, as by a reconciler
-// that replaces all labels, gets them back after pauses: three times within a minute at once, then
-// after a second, and up to five minutes. In the pauses it has no shard, or no label of it. The
-// sharder keeps up to 10,000 such objects in mind. [Hooks].OnUndone tells of them.
+// If the ring's labels or annotations are removed from an object again and again, as by a
+// reconciler that replaces all labels, the sharder restores them three times within a minute at
+// once, then after pauses of a second to five minutes. In the pauses the object has no shard, or
+// not its label. The sharder remembers up to 10,000 such objects, and [Hooks].OnUndone reports
+// them.
 //
 // # RBAC
 //
@@ -225,17 +231,17 @@
 //
 // The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
 // each resource, including children, and what its work needs; for its Lease see package shardlease.
-// [Sharder.Run] returns an error at start that says what to grant, or logs a warning if the objects
-// of another resource can be distributed. When the first request of a [Replica] is refused, even one
-// for its Lease, one line of the log names all of these rights that are missing.
+// If a right is missing at start, [Sharder.Run] returns an error that names it, or logs a warning
+// if the objects of another resource can be distributed. When the first request of a [Replica] is
+// refused, even one for its Lease, one log line names all of these rights that are missing.
 //
 // # Costs
 //
 //	new object                               1 patch; with Children and a Selector, a share in 1
 //	                                         list of those that are with no member, for each
 //	                                         resource
-//	new object, and a shard that may be dead 1 list of this object besides, and 2 writes of the history
-//	                                         when the first one comes
+//	new object, and a shard that may be dead 1 more list, of this object, and 2 writes of the history
+//	                                         for the first such object
 //	new child                                0 if it was stamped; otherwise 1 patch, and 1 read of
 //	                                         its root
 //	object that is no longer selected        1 read and 1 patch; in a ring with a Selector, also 1 read
@@ -247,7 +253,7 @@
 //	move between living shards               2 patches; with Children 3, and 1 for each child
 //	release or death of a shard              1 patch for each of its objects, and for each of their
 //	                                         children
-//	move of a root with children             1 read of the root besides
+//	move of a root with children             1 more read, of the root
 //	change of the sharder                    1 patch for each root without an owner whose children
 //	                                         move, and 2 for each of those in place already
 //	restart before the Lease is released     0
@@ -256,7 +262,7 @@
 //	edit repaired                            1 patch, 2 if the shard sends the object back. After three
 //	                                         in a minute for one object the next ones wait, up to 5 min
 //	object that cannot be patched            1 read and 1 patch every 30 s; with a child that
-//	                                         cannot, 1 list of children besides
+//	                                         cannot, 1 list of children as well
 //	object without a record, unsettled ring  1 patch, and 2 for each living shard that may have
 //	                                         owned it
 //	change of membership                     2 writes of the history, and 1 read of each Lease that
@@ -272,16 +278,15 @@
 //	                                         of roots that are not selected
 //
 // The sharder watches, with metadata only, the objects that are with no member (label selector
-// "notin"), those that are drained, and children without a label or marked. With so many shards
-// that a URL cannot name them (4 KB), it watches those without a label, and the scan finds the
-// others. With [Config].WatchAll it watches everything.
+// "notin"), those that are drained, and children that have no label or are marked. If there are
+// more shards than a URL can name (4 KB), it watches the objects without a label, and the scan
+// finds the others. With [Config].WatchAll it watches everything.
 //
 // # Migration
 //
 // A controller whose one elected replica works on all objects becomes sharded in two releases, each
-// rolled out as usual. In the first one, still one replica works on all objects. It is elected by
-// package leaderelection, on the same Lease as before, and makes sure that there is no ring, or no
-// longer:
+// rolled out as usual. In the first one, one replica still works on all objects. It is elected by
+// package leaderelection on the same Lease as before, and removes the ring if there is one:
 //
 //	elector.Run(ctx, func(ctx context.Context) error {
 //		if err := s.StripLabels(ctx); err != nil {
@@ -290,14 +295,14 @@
 //		return controller(ctx)
 //	})
 //
-// In the second one all replicas are shards, and the sharder is elected on that Lease.
+// In the second one, all replicas are shards, and the sharder is elected on that Lease.
 //
 // While replicas of both releases run, the leader is either a sharder, or a replica of the first
 // release that waits for the shards to end. So no two replicas work on one object, in whatever
-// order they are elected. Meanwhile only objects that are with a shard are worked on. The way back
-// is the same: the first release ends the ring, and from it any earlier release can be rolled out.
+// order they are elected, and only objects that are with a shard are worked on. The way back is the
+// same: the first release ends the ring, after which any earlier release can be rolled out.
 //
-// A replica from before the first release does not know shards. If one is elected while there are
+// A replica from before the first release ignores shards, so if one is elected while there are
 // shards, both work: roll the first release out to all replicas before the second.
 //
 // To leave nothing behind when a controller is uninstalled, let a program call StripLabels under
@@ -308,25 +313,26 @@
 // # Tests
 //
 // New takes interfaces, so client-go's fake clientsets work; see the example. Package shardertest
-// makes a shard on them, also for custom resources, and has a test of an operator as a user would
-// write it. The fakes do not detect conflicts, and do not select: the sharder checks selectors itself.
+// makes a shard on them, even for custom resources, and has a test of an operator as a user would
+// write it. The fakes neither detect conflicts nor select, so the sharder checks selectors itself.
 //
 // # Protocol
 //
 // An object of a ring called <ring> carries
 //
-//   - the label shard.bellwether.dev/<ring>: the shard that sees it,
-//   - the label drain.bellwether.dev/<ring>, if that shard is to let go of it,
+//   - the label shard.bellwether.dev/<ring>: the shard that lists and watches it,
+//   - the label drain.bellwether.dev/<ring>, if that shard must let go of it,
 //   - the annotation owner.<resource>.bellwether.dev/<ring>: the record of its owner. It names the
-//     object's UID, the shard, and the shard's Lease and epoch, and says whether the shard owns the
-//     object or has let go of it. <resource> is for example configmaps or replicasets.apps;
+//     object's UID, the shard, and the shard's Lease and epoch, and states whether the shard owns
+//     the object or has let go of it. <resource> is for example configmaps or replicasets.apps,
 //   - the label seal.bellwether.dev/<ring>: a digest of that record.
 //
-// The record decides who may work, the label who sees the object. An epoch is a period in which a
-// shard's assignments are valid. It ends when the shard releases its Lease, or when the sharder
-// takes the Lease over because the shard has not renewed it for twice its duration. A supervisor, or
-// the sharder after the kubelet's report, also releases the Lease of a process that has died. A
-// shard that restarts before any of this continues in its epoch, and nothing moves.
+// The record decides which shard may work on the object, the label which one sees it. An epoch is a
+// period in which a shard's assignments are valid. It ends when the shard releases its Lease, or
+// when the sharder takes the Lease over because the shard has not renewed it for twice its
+// duration. When a process has died, a supervisor, or the sharder after the kubelet's report,
+// releases its Lease. A shard that restarts before any of this continues in its epoch, and nothing
+// moves.
 //
 //	a new object               the sharder sets label and record
 //	a shard joins              drain, and the record names the successor; the shard ends its work
@@ -336,57 +342,57 @@
 //	a shard releases its Lease the sharder assigns its objects to others at once
 //	a shard dies               after two lease durations the sharder takes its Lease, once; then as
 //	                           above
-//	a shard is drained         its Lease has shardlease.DrainAnnotation: it is no member, and its
+//	a shard is drained         its Lease has shardlease.DrainAnnotation: it is not a member, and its
 //	                           objects move as if the others had joined a ring without it
-//	a shard is idle            nothing in its process works on objects of the ring yet, which its Lease
-//	                           says: it is no member. The objects of a shard that restarts wait for
-//	                           it for a minute
+//	a shard is idle            nothing in its process works on objects of the ring yet, as its Lease
+//	                           states, so it is not a member. The objects of a shard that restarts
+//	                           wait for it for a minute
 //	a user edits labels        the sharder restores the labels from the record
 //	a user removes everything  the sharder asks the shards that may be at work, one after another;
 //	                           see below
 //
-// Every patch names the UID and the version of the object that it was decided on. The server
-// refuses a decision on a stale object; the sharder then reads that object alone and decides again.
+// Every patch names the UID and the version of the object that it was decided on, so the server
+// refuses a decision on a stale object. The sharder then reads that object alone and decides again.
 //
-// Objects without a record are new, or a full replacement has removed it. In a ConfigMap
+// An object without a record is new, or a full replacement has removed the record. In a ConfigMap
 // ([HistoryName]) the sharder keeps the memberships since the ring last settled, that is, since a
-// scan found every object in its place. It writes each new membership there before it assigns
-// anything under it. In a settled ring an object without a record has one possible owner, and is
-// simply assigned. Otherwise the sharder names every other shard that may have owned it as its owner, one
+// scan found every object in its place, and adds each new membership before it assigns anything
+// under it. In a settled ring an object without a record has one possible owner, and is simply
+// assigned. Otherwise the sharder names every other shard that may have owned it as its owner, one
 // after another, with a drain, and assigns the object once all of them have let go.
 //
-// A new object does not wait for a shard that may be dead. If its owner on the ring, or a shard that
-// would be asked, has not renewed its Lease for two thirds of its duration, the sharder looks whether
-// the object existed at the version before its own. If it did not, it was not written since it was
-// created, so it never had an owner: it goes to its owner among the shards that renew, and to the other
-// one when that renews again. An object that others have written meanwhile, or that was created so long
-// ago that the API server has compacted that version, waits.
+// A new object does not wait for a shard that may be dead. If its owner on the ring, or a shard
+// that would be asked, has not renewed its Lease for two thirds of its duration, the sharder checks
+// whether the object existed at the version before its own. If it did not, it has not been written
+// since it was created, so it never had an owner: it goes to its owner among the shards that renew,
+// and to the other one when that renews again. An object waits if others have written it meanwhile,
+// or if it was created so long ago that the API server has compacted that version.
 //
 // # A handover to a successor
 //
-// An object without Children moves between two living shards in two writes. The sharder drains it,
-// and names the successor in its record. The shard that has it ends its work, and makes the
-// successor the owner in the patch that otherwise says that it has let go. In some cases it must
-// let go instead, and the sharder assigns the object with a third write: if Children must move
-// first, if others must be asked, if the shard is not a member of the ring at the time, or if
-// others have set the drain label. To tell the last case, the value of the drain label is the seal
-// of the record that names the successor.
+// An object without Children moves between two living shards in two writes. The sharder drains it
+// and names the successor in its record. The current shard finishes its work, then names the
+// successor as owner in the same patch that would otherwise release the object. In some cases it
+// must release the object instead, and the sharder assigns it with a third write: if Children must
+// move first, if other shards must be asked, if the shard is not a member of the ring at the time,
+// or if others have set the drain label. To reveal the last case, the value of the drain label is
+// the seal of the record that names the successor.
 //
 // If the ring changes meanwhile, the sharder names another successor. That may come too late, or
-// the successor's epoch may have ended when it gets the object. The object is then out of place
-// like any other: a ring is settled only when a scan has found each object with its owner. The
-// history names a former member until its epoch is known to have ended, because a drain that was
-// sent before may be carried out late.
+// the successor's epoch may have ended when it gets the object, in which case the object is out of
+// place like any other: a ring is settled only when a scan has found each object with its owner.
+// The history names a former member until its epoch is known to have ended, because a drain that
+// was sent before may be carried out late.
 //
 // # Copies
 //
 // Controllers copy annotations between objects, and users restore old ones. The Deployment
 // controller copies those of a Deployment to its ReplicaSets at each sync, and kubectl rollout undo
-// puts back what a ReplicaSet has kept. A record that arrives in such a way is invalid. One of
-// another object names another UID; if it is of another resource, it is in another annotation, and
-// the object's own record stays. An earlier one of the same object does not match the seal, which
-// only the sharder and the shards write together with the record. An object with such a record is
-// treated as one without: the shards that may be at work on it are asked. Annotations with records
-// of other objects are removed, unless they are of the object's owners, which would copy them
-// again.
+// puts back what a ReplicaSet has kept. A record that arrives in this way is invalid. A record of
+// another object names another UID; if that is of another resource, it is in another annotation,
+// and the object's own record stays. An earlier record of the same object does not match the seal,
+// which only the sharder and the shards write together with the record. The sharder treats an
+// object with such a record as one without, and asks the shards that may be at work on it. It
+// removes annotations with records of other objects, unless they are of the object's owners, which
+// would copy them again.
 package sharder

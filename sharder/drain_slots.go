@@ -9,7 +9,8 @@ import (
 )
 
 // drains limits how many objects are drained at a time: those whose shards were asked to let go,
-// and slots for those about to be asked. No shard works on a drained object, and each takes memory.
+// and slots for those about to be asked. The limit exists because no shard works on a drained
+// object, and each takes memory.
 type drains struct {
 	limit int
 
@@ -34,7 +35,7 @@ func newDrains(limit int) *drains {
 	return d
 }
 
-// reserve takes a slot for an object and reports whether it has one. With wait it waits for a free
+// reserve takes a slot for an object and reports whether it has one. With wait, it waits for a free
 // slot until ctx ends.
 func (d *drains) reserve(ctx context.Context, r protocol.Ref, shard string, now time.Time, wait bool) bool {
 	d.mu.Lock()
@@ -130,8 +131,7 @@ func (d *drains) len() int {
 	return len(d.open)
 }
 
-// overdue returns the objects that have been drained since before a time. It returns each only
-// once.
+// overdue returns the objects that have been drained since before a time, each only once.
 func (d *drains) overdue(before time.Time) map[protocol.Ref]drainage {
 	d.mu.Lock()
 	defer d.mu.Unlock()

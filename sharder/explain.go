@@ -16,33 +16,33 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// Explanation says where an object is, where it belongs, and what a sharder does about it.
+// Explanation shows where an object is, where it belongs, and what a sharder does about it.
 type Explanation struct {
 	Object api.ObjectRef
 	// Root is the object itself, or the root of a child. All fields but Label, Verb and Why are
 	// about the root.
 	Root api.ObjectRef
-	// Label is the shard whose label the object carries; empty: none.
+	// Label is the shard whose label the object carries, if any.
 	Label string
 	// Draining is true if the root carries the drain label.
 	Draining bool
-	// Owner is the shard in the root's record; empty: there is no valid record. Free means that the
-	// owner has let go of it.
+	// Owner is the shard in the root's record, or empty without a valid record. Free means that the
+	// owner has let go of the root.
 	Owner string
 	Free  bool
 	// Left are the shards that have yet to confirm that they do not work on the root.
 	Left []string
 	// Target is the root's owner on the ring.
 	Target string
-	// Verb is what has to be done: keep, await, hold, reread, assign, drain, withdraw, restore,
+	// Verb is what must be done: keep, await, hold, reread, assign, drain, withdraw, restore,
 	// probe, seal or gather; for a child: keep, follow or hold.
 	Verb string
 	// Why gives the reason in words.
 	Why string
 }
 
-// Explain says why an object is where it is. It changes nothing, and works whether or not this
-// sharder runs. A sharder that does not run knows of a shard's death only by its Lease.
+// Explain explains why an object is where it is. It changes nothing, and works whether or not this
+// sharder runs. A sharder that does not run learns of a shard's death only from its Lease.
 func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanation, error) {
 	e, p, err := s.observe(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 	return x, err
 }
 
-// explain says why a root is where it is.
+// explain explains why a root is where it is.
 func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation,
 	error,
 ) {
@@ -127,7 +127,7 @@ func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 type Forecast struct {
 	// Members are the shards among which objects are distributed, sorted.
 	Members []string
-	// Objects is the number of objects. Children do not count: they go with their roots.
+	// Objects is the number of objects, without children, which go with their roots.
 	Objects int
 	// Moves are the numbers of objects by the shard in their label and the shard that they would go
 	// to, sorted. Objects that stay have equal ends. From is empty for objects without a shard.

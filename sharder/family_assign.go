@@ -19,7 +19,7 @@ import (
 // without this child.
 var errRootless = errors.New("its root is with no shard yet")
 
-// childOf returns what matters of a child. ok is false if the object is not a child of the ring.
+// childOf returns the Child of an object. ok is false if the object is not a child of the ring.
 func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protocol.Child, ok bool) {
 	c, ok = e.graph.ChildOf(index, o)
 	c.Label, c.Drain = e.keys.ShardOf(o), e.keys.Draining(o)
@@ -41,7 +41,8 @@ type ownersSaid struct {
 	several  bool
 }
 
-// warnOfOwners warns, once for a resource, of objects that have owners in the ring, and no controller.
+// warnOfOwners warns, once for a resource, of objects that have owners in the ring but no
+// controller.
 func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
 	root, n := e.graph.RootRefOf(index, o)
 	if n == 0 || root.Controls() {
@@ -58,9 +59,9 @@ func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
 	}
 }
 
-// gather queues the children that are with no member although their roots are: they were created
-// with the label of a dead shard, or an attempt to assign them failed. A child with another member
-// than its root is found by that member.
+// gather queues the children that are with no member although their roots are, because they were
+// created with the label of a dead shard, or an attempt to assign them failed. A child with another
+// member than its root is found by that member.
 func (e *session) gather(ctx context.Context, p *plan) error {
 	e.outsiders.Store(newOutsiders())
 	var errs []error
@@ -96,13 +97,13 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 	return labels.Everything()
 }
 
-// assignChild gives a child the label of its root's shard, or removes its label if its root is not in
-// the ring. It is for a child without the label of a member, or one whose shard says that it belongs
-// elsewhere. c is the last known version; nil means none is known.
+// assignChild gives a child the label of its root's shard, or removes its label if its root is not
+// in the ring. It is for a child without the label of a member, or one that its shard has marked as
+// belonging elsewhere. c is the last known version, or nil.
 //
-// It does nothing while the root has no owner, or one that may be dead: the next assignment of the
-// root lists its children first, and must see those that the last owner may have created. The root
-// is read after the child. So if the root has an owner then, and the patch finds the child
+// It does nothing while the root has no owner, or one that may be dead, because the next assignment
+// of the root lists its children first, and must find those that the last owner may have created.
+// The root is read after the child, so if it has an owner then, and the patch finds the child
 // unchanged, a later move of the root lists the child.
 func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
 	contended := errContended
@@ -154,8 +155,8 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 	return contended
 }
 
-// leaderOf reads the root of a child, and returns the shard that it is with; empty: there is no
-// such root in the ring.
+// leaderOf reads the root of a child, and returns the shard that it is with, or "" if the ring has
+// no such root.
 func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
 	outsiders := e.outsiders.Load() // before the read
 	if outsiders.has(c.RootUID) {

@@ -130,9 +130,9 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 	return lists
 }
 
-// contested reports whether a patch that was sent earlier may still be carried out on this version
-// of a root without an owner, or of one of its children: by the former sharder, or with an outcome
-// that this session does not know. The network may hold it back for any time.
+// contested reports whether an earlier patch, by the former sharder or with an unknown outcome, may
+// still be carried out on this version of a root without an owner, or of one of its children. The
+// network may delay it for any time.
 func (e *session) contested(m *move, version string) bool {
 	if m.decision.Verb != protocol.Assign || e.first {
 		return false
@@ -141,11 +141,11 @@ func (e *session) contested(m *move, version string) bool {
 	return known && order <= 0 || e.moves.inDoubt(m.root.Ref)
 }
 
-// protect makes sure, once, that the root has no owner while its children move: its shard would lose
-// sight of them. A contested root gets another version, so that no earlier patch can assign it. The
-// drain label of a root without an owner means nothing, and the assignment removes it. A root that
-// came from a list or an event is read: these may be late, and this session may have assigned the root
-// since.
+// protect makes sure, once, that the root has no owner while its children move, because its shard
+// would lose sight of them. A contested root gets another version, so that no earlier patch can
+// assign it. The drain label of a root without an owner means nothing, and the assignment removes
+// it. A root that came from a list or an event is read, because these may be late, and this session
+// may have assigned the root since.
 func (e *session) protect(ctx context.Context, m *move) error {
 	if m.protecting.Swap(true) {
 		<-m.protected
@@ -170,9 +170,9 @@ func (e *session) protect(ctx context.Context, m *move) error {
 }
 
 // bring gives a child to the new shard of its root. A contested child that is there already gets
-// the drain label first, and loses it again: a patch that is still on its way then finds another
-// version. The child keeps the shard label meanwhile. That shard may be at work on the root, if
-// a user has removed the record, and must not lose sight of the child.
+// the drain label first, and loses it again, so that a patch that is still on its way finds another
+// version. The child keeps the shard label meanwhile, because that shard may be at work on the
+// root, if a user has removed the record, and must not lose sight of the child.
 func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {

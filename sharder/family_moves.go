@@ -61,15 +61,15 @@ func (m *move) fail(err error) {
 }
 
 // moves are the roots that wait for the next list of their children. A list serves all roots that
-// waited when it began: it shows all children that their last owners created.
+// waited when it began, because it shows all children that their last owners created.
 type moves struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
 	waiting []*move // guarded by mu; no more than the queue has room for
 
-	// A move that ends halfway leaves children with another shard than their root. The previous
-	// sharder may also have left some. Until a scan finds a root with its owner, lists for that
+	// A move that ends halfway leaves children with another shard than their root, and the previous
+	// sharder may have left some as well. Until a scan finds a root with its owner, lists for that
 	// root must show children with any shard.
 	halfway map[protocol.Ref]int // guarded by mu: roots whose moves may have ended halfway, with ended at that time
 	anyRoot bool                 // guarded by mu: there may be more than those in halfway
@@ -91,7 +91,7 @@ func (m *moves) add(v *move) {
 	notify(m.wake)
 }
 
-// take waits for moves and returns all of them. It returns none if ctx has ended.
+// take waits for moves and returns all of them, or nil if ctx has ended.
 func (m *moves) take(ctx context.Context) []*move {
 	select {
 	case <-ctx.Done():
@@ -160,8 +160,8 @@ type batch struct {
 	sources []string
 }
 
-// batchOf returns the batch of moves for the next list. It is one list, however many shards the
-// children are with.
+// batchOf returns the batch of moves for the next list, which is a single one, however many shards
+// the children are with.
 func batchOf(all []*move, anywhere func(*move) bool) batch {
 	b := batch{moves: all}
 	for _, m := range all {

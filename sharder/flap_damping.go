@@ -7,7 +7,7 @@ import (
 )
 
 // flapDamping delays the return of shards that come and go, such as those whose process crashes
-// again and again: each return and each departure moves objects.
+// again and again, because each return and each departure moves objects.
 type flapDamping struct {
 	left     map[string][]time.Duration // times of departures within flapWindow, on the sharder's monotonic clock
 	admitted map[string]bool            // members, which do not wait until they have departed
@@ -34,7 +34,7 @@ func (f *flapDamping) depart(shard string, now time.Duration) {
 	delete(f.admitted, shard)
 }
 
-// admit records that shards are members, even before their time. To keep them out again as soon as
+// admit records that shards are members, even before their time. Keeping them out again as soon as
 // another shard is there would move their objects twice.
 func (f *flapDamping) admit(members []protocol.OwnerEpoch) {
 	if f.admitted == nil {

@@ -18,7 +18,7 @@ import (
 
 // HistoryName returns the name of the ConfigMap, in the namespace of the Leases, with the ring's
 // history: the memberships under which objects may have been assigned. If it is deleted or edited,
-// the sharder no longer knows which shards may work on an object whose labels and record were lost.
+// the sharder cannot tell which shards may work on an object whose labels and record were lost.
 func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
 
 // historyKey is the key of the history in the ConfigMap's data.
@@ -29,15 +29,16 @@ type historyStore struct {
 	kube            kubernetes.Interface
 	namespace, ring string
 
-	stored *corev1.ConfigMap // as last read; nil: does not exist
+	stored *corev1.ConfigMap // as last read; nil if it does not exist
 	stands protocol.History  // the history in stored
 	known  protocol.History  // stands, and memberships that may have been stored
 
-	// over reports whether an owner epoch has ended for good. Nil means that this is known of none.
+	// over reports whether an owner epoch has ended for good. If it is nil, none is known to have
+	// ended.
 	over func(protocol.OwnerEpoch) bool
 }
 
-// load reads the history. It returns errNoHistory if there is no readable history.
+// load reads the history, or returns errNoHistory if none is readable.
 func (l *historyStore) load(ctx context.Context) error {
 	h, problem, err := l.read(ctx)
 	switch {
@@ -71,7 +72,7 @@ func (l *historyStore) read(ctx context.Context) (h protocol.History, problem, e
 	return l.stands, problem, nil
 }
 
-// absent reports whether err says that there is no history.
+// absent reports whether err means that there is no history.
 func (l *historyStore) absent(err error) bool {
 	return kube.Absent(err, corev1.Resource("configmaps"), HistoryName(l.ring))
 }
@@ -89,9 +90,9 @@ func (l *historyStore) failed(verb string, err error) error {
 // assume sets a history that is not stored yet.
 func (l *historyStore) assume(h protocol.History) { l.known = h }
 
-// begin stores that m is the membership now. After it succeeds, objects may be assigned under m. It
-// is a compare-and-swap. It writes even if the history contains m, unless m is the last: an earlier
-// sharder's attempt to shrink the history must then fail.
+// begin stores m as the present membership by a compare-and-swap. After it succeeds, objects may be
+// assigned under m. It writes even if the history contains m, unless m is the last, so that an
+// earlier sharder's attempt to shrink the history fails.
 func (l *historyStore) begin(ctx context.Context, m protocol.Membership) error {
 	for {
 		if n := len(l.stands.Memberships); n > 0 && slices.Equal(l.stands.Memberships[n-1], m) &&
@@ -124,7 +125,8 @@ func (l *historyStore) settle(ctx context.Context, h protocol.History) error {
 	return err
 }
 
-// refresh reads the stored history. Known memberships stay known: more of them are always safe.
+// refresh reads the stored history. Known memberships stay known, because more of them are always
+// safe.
 func (l *historyStore) refresh(ctx context.Context) error {
 	h, _, err := l.read(ctx)
 	if err != nil {

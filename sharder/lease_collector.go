@@ -15,7 +15,7 @@ import (
 )
 
 // leaseCollector takes the Leases of shards that have not renewed them for 2D, which proves the
-// shards dead. It deletes the Leases of shards that have been dead for GCPeriod.
+// shards dead, and deletes the Leases of shards that have been dead for GCPeriod.
 type leaseCollector struct {
 	*shardLeases
 	kube     kubernetes.Interface
@@ -35,7 +35,7 @@ type leaseCollector struct {
 
 const (
 	minKeeping = 100 * time.Millisecond // at least, between two rounds
-	maxKeeping = 5 * time.Second        // at most, also after a failure
+	maxKeeping = 5 * time.Second        // at most, even after a failure
 )
 
 // run acts when something is due, until ctx ends.
@@ -73,8 +73,8 @@ func (k *leaseCollector) round(ctx context.Context) time.Duration {
 }
 
 // calm reports whether Leases may be taken. If at least half of three or more shards expire
-// together, a failure of the API server or the network is more likely than that of the shards: one
-// more D must pass.
+// together, a failure of the API server or the network is more likely than that of the shards, so
+// one more D must pass.
 func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	now := k.clock.Now()
 	k.mu.Lock()
@@ -111,8 +111,7 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 	return false, min(wait, left)
 }
 
-// take acquires the Lease of a shard if that is due. It returns false if it must be tried again
-// soon.
+// take acquires the Lease of a shard if that is due. It returns false if it must be retried soon.
 func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()
@@ -147,7 +146,7 @@ func (k *leaseCollector) take(ctx context.Context, shard string) bool {
 }
 
 // collect deletes the Lease of a shard that has been dead for GCPeriod and that nothing refers to.
-// It returns false if it must be tried again.
+// It returns false if it must be retried.
 func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	now := k.clock.Now()
 	k.mu.Lock()

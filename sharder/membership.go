@@ -55,8 +55,8 @@ func (e *session) followMembership(ctx context.Context) error {
 	return nil
 }
 
-// await waits until the shards' Leases have changed, and reports whether they have. It waits at
-// most for wait; zero: without limit.
+// await waits until the shards' Leases have changed, and reports whether they have. It waits for at
+// most wait, or without limit if wait is zero.
 func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) {
 	if wait <= 0 {
 		wait = time.Hour
@@ -72,9 +72,9 @@ func (e *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 	return false
 }
 
-// adoptMembership returns the plan for a membership, after the ring's history contains it. The history
-// also contains the membership without those that do not renew their Leases, so that new objects can be
-// assigned among the others.
+// adoptMembership returns the plan for a membership, once the ring's history contains it. The
+// history then contains the membership without those that do not renew their Leases as well, so
+// that new objects can be assigned among the others.
 func (e *session) adoptMembership(ctx context.Context, m protocol.Membership) (*plan, error) {
 	living := e.leases.renewing(m)
 	if len(living) > 0 && len(living) < len(m) {
@@ -174,8 +174,8 @@ func (e *session) planIsOutlived(p *plan) bool {
 }
 
 // resolveFormerMembers reads the Leases of shards that the history names and whose state is
-// unknown. To prove such a shard dead takes 2D. If that began only when it is needed, an object
-// without a record would wait for so long, even an hour from now.
+// unknown. Proving such a shard dead takes 2D. If that began only when needed, an object without a
+// record would wait that long, even an hour from now.
 func (e *session) resolveFormerMembers(ctx context.Context) {
 	for _, t := range e.history.Load().OwnerEpochs() {
 		if ctx.Err() != nil {

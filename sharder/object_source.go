@@ -38,8 +38,8 @@ func (s source) ended(ctx context.Context, verb string, err error) {
 }
 
 // pageSize is how many objects of a resource are listed at a time. Pages of large objects, such as
-// those with their last applied configuration in an annotation, have fewer: a thousand of them
-// could take a gigabyte.
+// those with their last applied configuration in an annotation, have fewer, because a thousand of
+// them could take a gigabyte.
 type pageSize struct {
 	limit int64 // the largest page
 	now   atomic.Int64
@@ -59,8 +59,8 @@ func newPageSize(limit int) *pageSize {
 }
 
 // fit adapts the size of the next page to a page of at most asked objects. Pages grow only after a
-// full one: the few objects without a shard, which include the ring's history, say nothing about
-// the others.
+// full one, because the few objects without a shard, which include the ring's history, are not
+// typical.
 func (p *pageSize) fit(page []metav1.PartialObjectMetadata, asked int64) {
 	if len(page) == 0 {
 		return
@@ -139,7 +139,7 @@ func continueOf(err error) string {
 	return status.Status().Continue
 }
 
-// selects applies the selector again: fake clientsets do not apply it.
+// selects applies the selector again, because fake clientsets do not apply it.
 func (s source) selects(o metav1.Object) bool {
 	return s.selector.Matches(labels.Set(o.GetLabels())) && (s.namespace == "" || o.GetNamespace() == s.namespace)
 }
@@ -176,8 +176,8 @@ func (s source) run(ctx context.Context, to sink) {
 	}
 }
 
-// follow lists once, and then watches for as long as the server allows. It reports whether a watch was
-// useful: it has shown something, or lasted.
+// follow lists once, and then watches for as long as the server allows. It reports whether a watch
+// was useful, that is, has shown something or lasted.
 func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 	if to.listing != nil {
 		to.listing()
@@ -252,6 +252,6 @@ func (s source) followWatch(ctx context.Context, w watch.Interface, version stri
 	}
 }
 
-// watchSeconds is after how many seconds a watch is replaced: a dead connection may stay silent
-// forever.
+// watchSeconds is after how many seconds a watch is replaced, because a dead connection may stay
+// silent forever.
 const watchSeconds int64 = 300

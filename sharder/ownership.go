@@ -8,23 +8,23 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Ownership is what the owner record of an object says. It is for programs that show a ring to
-// people: whether work may begin is for a shard to decide, with its caches and its lease.
+// Ownership is the content of an object's owner record. It is for programs that show a ring to
+// people; only a shard can decide, with its caches and its lease, whether work may begin.
 type Ownership struct {
 	// Shard is the owner, and Epoch the one in which it may work on the object.
 	Shard string
 	Epoch shardlease.Epoch
-	// Free means that the owner has let go of the object. It belongs to no shard then.
+	// Free means that the owner has let go of the object, so that it belongs to no shard.
 	Free bool
 	// Left are the shards that have yet to confirm that they do not work on the object.
 	Left []string
-	// Successor is the shard to which the owner hands the object over when its work has ended;
-	// empty: the sharder assigns it.
+	// Successor is the shard to which the owner hands the object over when its work has ended. It
+	// is empty if the sharder assigns the object.
 	Successor string
 }
 
-// OwnershipOf returns what the record of an object says. resource is that of the object. ok is false
-// if the object has no record, or an invalid one, such as a copy of another object's.
+// OwnershipOf returns the content of the owner record of an object of this resource. ok is false if
+// the object has no record, or an invalid one, such as a copy of another object's.
 func OwnershipOf(ring string, resource schema.GroupResource, o metav1.Object) (_ Ownership, ok bool) {
 	keys := protocol.KeysOf(ring).Of(resource)
 	r, ok := keys.RecordOf(o)

@@ -15,7 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// plan says where objects belong under one membership. It never changes.
+// plan determines where objects belong under one membership. It never changes.
 type plan struct {
 	members   protocol.Membership
 	living    protocol.Membership // the members that renewed their Leases when the plan was made
@@ -59,9 +59,9 @@ func (p *plan) owners(uid types.UID, hash uint64) []protocol.OwnerEpoch {
 	return append(slices.DeleteFunc(all, func(t protocol.OwnerEpoch) bool { return t == target }), target)
 }
 
-// past is who owned keys under several memberships. It is one ring of all who were members of any:
-// under a membership, the owner of a key is the first of those that would own it next who was a
-// member then. A ring for each would take a gigabyte when some hundred shards are rolled over.
+// past shows which shards owned keys under several memberships. It is one ring of the members of
+// all: under a membership, the owner of a key is the first of its next owners that was a member
+// then. A ring for each would take a gigabyte when some hundred shards are rolled over.
 type past struct {
 	ring  *ring.Ring // nil: there are no memberships
 	lives map[string][]tenure
@@ -134,7 +134,8 @@ func (p past) owners(hash uint64) []protocol.OwnerEpoch {
 	return all
 }
 
-// maxSelector bounds the length of a watch's selector that names the members: it is part of a URL.
+// maxSelector bounds the length of a watch's selector that names the members, which is part of a
+// URL.
 const maxSelector = 4096
 
 // strays selects the objects that are with no member: unassigned ones, those of shards that are

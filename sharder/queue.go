@@ -10,7 +10,7 @@ import (
 )
 
 // queue holds the objects that wait for a worker, each once, however often it was offered. It is
-// bounded: offer waits for room.
+// bounded, so offer waits for room.
 type queue struct {
 	capacity int
 	later    chan struct{} // an item was delayed
@@ -40,15 +40,16 @@ type item struct {
 	hung     bool   // the last attempt failed, and held up a worker for protocol.HangsAfter
 	held     bool   // until it is due, there is nothing to do
 	said     string // the failure logged last
-	// unless, if it is held, is the version of a root: it is due at once if its specification changes.
+	// unless, if the item is held, is the version of a root that is due at once if its
+	// specification changes.
 	unless *protocol.Root
 
 	queued bool  // in urgent, ready or hanging
 	taken  bool  // with a worker
-	turn   *turn // of that worker; nil: it has ended
+	turn   *turn // of that worker; nil once ended
 	again  bool  // offered since it was taken
 	due    time.Time
-	index  int // in delayed; -1: not there
+	index  int // in delayed, or -1
 }
 
 // newQueue returns a queue whose workers have this many places.
@@ -61,7 +62,7 @@ func newQueue(capacity, places int) *queue {
 	return q
 }
 
-// watch wakes all that wait when ctx ends. Call stop before the queue is dropped.
+// watch wakes all waiters when ctx ends. Call stop before the queue is dropped.
 func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		q.mu.Lock()
@@ -70,9 +71,10 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// offer puts a version of an object into the queue; the latest version counts. It waits for room,
-// and returns false if ctx ended before. If scan is not nil, it is called once with the outcome. An
-// object that waits, as [item.waits] says, is worked on when its turn comes, whatever is offered.
+// offer puts a version of an object into the queue, where the latest version counts. It waits for
+// room, and returns false if ctx ended before. If scan is not nil, it is called once with the
+// outcome. An object that waits, in the sense of [item.waits], is worked on when its turn comes,
+// whatever is offered.
 func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,9 +130,10 @@ func (q *queue) enqueue(i *item) {
 	}
 }
 
-// take waits for an item and a place, which are the caller's until done, retry or hold. With hanging it
-// may be an item whose last attempt hung. It returns the last known version of the object, and whether it
-// has a drain slot. It returns nil if ctx has ended. watch must have been called for ctx.
+// take waits for an item and a place, which are the caller's until done, retry or hold. With
+// hanging, it may be an item whose last attempt hung. It returns the last known version of the
+// object, and whether it has a drain slot. It returns nil if ctx has ended. watch must have been
+// called for ctx.
 func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject, slot bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -159,7 +162,7 @@ func (q *queue) take(ctx context.Context, hanging bool) (i *item, latest subject
 	return nil, nil, false
 }
 
-// limit has the turn of an item that was taken leave its place to others when it takes long. The
+// limit makes the turn of an item that was taken leave its place to others when it takes long. The
 // context ends with the turn, or with errGivenUp as its cause.
 func (q *queue) limit(ctx context.Context, i *item) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -195,7 +198,7 @@ func (q *queue) endTurn(i *item, hung bool) {
 	}
 }
 
-// done ends the work on an item. placed says whether the object is with its owner.
+// done ends the work on an item. placed means that the object is with its owner.
 func (q *queue) done(i *item, placed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -213,13 +216,13 @@ func (q *queue) done(i *item, placed bool) {
 const (
 	minBackoff = 20 * time.Millisecond
 	maxBackoff = 30 * time.Second
-	// patience is how many failures, within some two seconds, others wait for before they go on
+	// patience is how many failures, within some two seconds, others wait for before they continue
 	// without the object.
 	patience = 6
 )
 
-// waits reports whether others go on without the item: it has failed more than patience times, or hung,
-// or is held, and its turn has not come.
+// waits reports whether others continue without the item, because it has failed more than patience
+// times, or hung, or is held, and its turn has not come.
 func (i *item) waits() bool {
 	return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)
 }
@@ -230,7 +233,7 @@ func (i *item) changedIn(o subject) bool {
 	return ok && i.unless != nil && r.ChangedSince(*i.unless)
 }
 
-// waits is waits of an object's item. It returns false if there is none.
+// waits is [item.waits] of an object's item, or false if it has no item.
 func (q *queue) waits(r protocol.Ref) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -238,8 +241,9 @@ func (q *queue) waits(r protocol.Ref) bool {
 	return i != nil && i.waits()
 }
 
-// retry has an item read and worked on again after a delay that grows with its failures. It returns
-// false, and drops the item, if so many items are delayed that they would leave no room for others.
+// retry causes an item to be read and worked on again after a delay that grows with its failures.
+// It returns false, and drops the item, if so many items are delayed that they would leave no room
+// for others.
 func (q *queue) retry(i *item, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -247,8 +251,8 @@ func (q *queue) retry(i *item, now time.Time) bool {
 	return q.delay(i, now.Add(min(minBackoff<<min(i.failures-1, 20), maxBackoff)))
 }
 
-// heldError means that there is nothing to do about an object before a time, unless the specification of a
-// root is no longer that of a version; nil: in any case.
+// heldError means that there is nothing to do about an object before a time, unless it has the
+// version of a root and the specification of the root differs from that.
 type heldError struct {
 	until  time.Time
 	unless *protocol.Root
@@ -256,7 +260,7 @@ type heldError struct {
 
 func (e heldError) Error() string { return "held until " + e.until.Format(time.TimeOnly) }
 
-// hold is retry when an item is not held any more.
+// hold is retry when an item is no longer held.
 func (q *queue) hold(i *item, e heldError) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -303,7 +307,8 @@ func (i *item) end(placed bool) {
 	}
 }
 
-// next makes due items ready, and returns when the next item is due. ok is false if there is none.
+// next makes due items ready, and returns when the next item is due. ok is false if no item is
+// left.
 func (q *queue) next(now time.Time) (due time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -324,7 +329,7 @@ func (q *queue) len() int {
 	return len(q.items)
 }
 
-// busy is len without the objects that others go on without.
+// busy is len without the objects without which others continue.
 func (q *queue) busy() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,24 +10,23 @@ import (
 
 // Replica is one of several equal processes of a sharded controller: each is a shard, and one of
 // them is also the sharder. All of them watch the shards' Leases, so that the next sharder knows
-// how long each has been unchanged: each of n replicas receives n events per renew interval (3 s by
-// default).
+// how long each has been unchanged, and so each of n replicas receives n events per renew interval
+// (3 s by default).
 //
 // All fields but Leading are required. Package replica makes a Replica from a client configuration.
 type Replica struct {
-	// Lease is the heartbeat of the shard. If it is lost the process ends, as is the lease's
-	// default.
+	// Lease is the heartbeat of the shard. If it is lost, the process ends by default.
 	Lease *shardlease.Lease
 	// Elector elects whose sharder runs. It must have an OnLost that returns, and no
-	// KernelDeadline: a replica that loses the leadership stops its sharder, but continues as a
-	// shard.
+	// KernelDeadline, because a replica that loses the leadership stops its sharder but continues
+	// as a shard.
 	Elector Elector
 	// Sharder runs while this process is the leader. Its clients are guarded by Elector, not by
 	// Lease.
 	Sharder *Sharder
 	// Leading is what only one replica may do. It runs beside Sharder while this process is the
 	// leader, with clients guarded by Elector, and is called again in each term. It must run until
-	// its context ends: an earlier return ends the replica. Nil: nothing.
+	// its context ends; an earlier return ends the replica. May be nil.
 	Leading func(ctx context.Context) error
 }
 
@@ -42,13 +41,14 @@ type Elector interface {
 // before.
 //
 // Run returns the result of [shardlease.Lease.Run], whose rules work must follow: work returns nil
-// only if nothing of it still runs. If the sharder cannot run, because the API server refuses what
-// it needs, work's context ends, and Run also returns the sharder's error.
+// only once none of its goroutines is running. If the sharder cannot run, because the API server
+// refuses what it needs, work's context ends, and Run returns the sharder's error as well.
 func (r Replica) Run(ctx context.Context, work func(ctx context.Context) error) error {
 	if r.Lease == nil || r.Elector == nil || r.Sharder == nil {
 		return errors.New("sharder: Replica: Lease, Elector and Sharder must not be nil")
 	}
-	// What the leases lack is said together with what the sharder lacks, which begins only later.
+	// The rights that the leases lack are logged together with those of the sharder, which begins
+	// later.
 	ctx, endReviews := r.Sharder.beginReviews(ctx)
 	defer endReviews()
 	var failure error // of the sharder, in the latest term
@@ -115,8 +115,8 @@ func (r Replica) lead(ctx context.Context) error {
 	return errors.Join(err, failure)
 }
 
-// isEndOf reports whether err is exactly the error or the cause of ctx, which has ended. By that
-// the lease knows that work has ended.
+// isEndOf reports whether err is exactly the error or the cause of ctx, which has ended. This shows
+// the lease that work has ended.
 func isEndOf(ctx context.Context, err error) bool {
 	// A wrapped one may come from work that still runs.
 	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // see above

@@ -13,16 +13,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// throttle finds out whether the client delays requests by a rate limit of its own. With
-// client-go's default of 5 requests per second a sharder would work for hours without a sign.
-// Clients do not show their limits, but the delay shows when a request reaches the transport.
+// throttle finds out whether the client's own rate limit delays requests. With client-go's default
+// of 5 requests per second, a sharder would work for hours without a sign. Clients do not show
+// their limits, but the delay shows when a request reaches the transport.
 type throttle struct {
 	hook func(time.Duration)
 	log  *zap.Logger
 	said atomic.Bool
 }
 
-// noticeable is the least delay that is reported: shorter ones have other causes.
+// noticeable is the least delay that is reported. Shorter ones have other causes.
 const noticeable = 200 * time.Millisecond
 
 // watch returns the context for a request. Call it just before the client.
@@ -65,8 +65,8 @@ func (s *Sharder) warnOfLimit() {
 	}
 }
 
-// requestTimeout bounds every request, and the opening of a watch: the client need not have a
-// timeout.
+// requestTimeout bounds every request, and the opening of a watch, because the client need not have
+// a timeout.
 const requestTimeout = 30 * time.Second
 
 // bounded sends one request.

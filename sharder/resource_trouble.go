@@ -16,7 +16,8 @@ type resourceTrouble struct {
 	namespace, verb string
 }
 
-// troubledRequest is a request with one purpose. A request with another one may find no object and succeed.
+// troubledRequest is a request with one purpose, because a request with another purpose may find no
+// object and succeed.
 type troubledRequest struct {
 	resourceTrouble
 	purpose string

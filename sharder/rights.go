@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// rights are those that a replica needs for the ring: what its shard needs, the sharder also needs.
+// rights are those that a replica needs for the ring. The sharder needs all that its shard needs.
 func (c Config) rights() []kube.Right {
 	all := kube.RightsOn(coordinationv1.Resource("leases"), c.Namespace, "",
 		"get", "list", "watch", "create", "update", "delete")
@@ -35,8 +35,8 @@ func (c Config) rights() []kube.Right {
 	return all
 }
 
-// beginReviews has all rights that are missing said in one line. In a [Replica] they are said together
-// with those of its leases.
+// beginReviews causes all missing rights to be logged in one line, in a [Replica] together with
+// those of its leases.
 func (s *Sharder) beginReviews(ctx context.Context) (reviewed context.Context, end func()) {
 	if role := kube.RoleOf(ctx); role != nil {
 		role.Needs(s.kube, s.config.rights)
@@ -47,8 +47,8 @@ func (s *Sharder) beginReviews(ctx context.Context) (reviewed context.Context, e
 	return role.Begin(ctx)
 }
 
-// warning is the level of a line about a failed request. Where all that is missing is said already, it
-// is not said again for each object and each attempt.
+// warning returns the level of a line about a failed request. Missing rights that are logged
+// already are not logged again for each object and each attempt.
 func warning(ctx context.Context, err error) zapcore.Level {
 	if kube.RoleOf(ctx).Refused(err) {
 		return zap.DebugLevel

@@ -25,7 +25,7 @@ const (
 )
 
 // keepScanning scans all objects: at once, again while some are displaced, and then every
-// ScanInterval. news receives when something that scans depend on may have changed.
+// ScanInterval. news receives a value when something that scans depend on may have changed.
 func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{}) {
 	delay := minRescanDelay
 	failures := kube.NewFailures(e.config.Logger, clock.System())
@@ -85,7 +85,7 @@ func (e *session) keepScanning(ctx context.Context, p *plan, news <-chan struct{
 }
 
 // recordDisplaced records that a scan found all objects with their owners, except a few that are
-// stuck. The memberships under which the others may have been assigned can then be forgotten.
+// stuck, so that the memberships under which the others may have been assigned can be forgotten.
 func (e *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 	p := e.plan.Load()
 	settled := protocol.History{
@@ -143,7 +143,7 @@ func (e *session) shrinkHistory(ctx context.Context, h protocol.History) bool {
 	return err == nil
 }
 
-// takeBack drains a pending notification of poke, if there is one.
+// takeBack drains a pending notification, if any.
 func takeBack(c <-chan struct{}) {
 	select {
 	case <-c:
@@ -151,8 +151,8 @@ func takeBack(c <-chan struct{}) {
 	}
 }
 
-// awaitQuiet waits for delay, or for news. With busy, it waits for news, or until no work is left, or
-// until there has been no progress for delay.
+// awaitQuiet waits for delay, or for news. With busy, it waits for news, or until no work is left
+// or none has progressed for delay.
 func (e *session) awaitQuiet(ctx context.Context, busy bool, delay time.Duration, news <-chan struct{}) {
 	if !busy {
 		timer := time.NewTimer(delay)
@@ -196,8 +196,8 @@ func (e *session) awaitNextScan(ctx context.Context) bool {
 	return true
 }
 
-// scan reads all objects, page by page, and waits until the workers have dealt with what it found.
-// If a resource cannot be listed it continues with the others and returns an error.
+// scan reads all objects, page by page, and waits until the workers have handled what it found. If
+// a resource cannot be listed, it continues with the others and returns an error.
 func (e *session) scan(ctx context.Context) (*scanResult, error) {
 	began := time.Now()
 	t := newScanResult()
@@ -224,7 +224,7 @@ func (e *session) scan(ctx context.Context) (*scanResult, error) {
 	return t, nil
 }
 
-// scanObject queues an object if it needs work. If the object must be drained it waits for a slot.
+// scanObject queues an object if it needs work. If the object must be drained, it waits for a slot.
 // It returns false if ctx has ended.
 func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult) bool {
 	s := e.leases.situationOf(v, e.plan.Load())
@@ -251,8 +251,8 @@ func (e *session) scanObject(ctx context.Context, v protocol.Root, t *scanResult
 	return true
 }
 
-// reserve waits for a drain slot. Once a scan has waited long without success it does not wait
-// again: other objects need no slot.
+// reserve waits for a drain slot. Once a scan has waited long without success, it does not wait
+// again, because other objects need no slot.
 func (e *session) reserve(ctx context.Context, v protocol.Root, d protocol.Decision, t *scanResult) bool {
 	ctx, cancel := context.WithTimeout(ctx, e.config.OverdueAfter)
 	defer cancel()
@@ -276,7 +276,7 @@ func (e *session) markSettled(ctx context.Context, p *plan) {
 
 // scanResult is the result of a scan of all objects.
 type scanResult struct {
-	impatient bool // owned by the scanning goroutine: do not wait for slots any more
+	impatient bool // owned by the scanning goroutine: wait for no more slots
 
 	mu       sync.Mutex
 	finished chan struct{} // closed when closing is set and nothing is pending
@@ -302,7 +302,7 @@ func newScanResult() *scanResult {
 	}
 }
 
-// count adds an object. placed says whether it is with its owner already.
+// count adds an object. placed means that it is with its owner already.
 func (t *scanResult) count(v protocol.Root, placed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -320,7 +320,7 @@ func (t *scanResult) count(v protocol.Root, placed bool) {
 	}
 }
 
-// expect records that a worker will deal with a counted object.
+// expect records that a worker will handle a counted object.
 func (t *scanResult) expect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,12 +23,12 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// session is one run of a sharder. All that it knows ends with it, and the next one begins with the
+// session is one run of a sharder. Its state ends with it, and the next session begins with the
 // state of the API server.
 type session struct {
 	*Sharder
 	resources []protocol.Resource // of roots
-	unknown   error               // names the resources that the API server does not serve; nil: none
+	unknown   error               // names the resources, if any, that the API server does not serve
 	graph     protocol.ResourceGraph
 	marks     []protocol.Keys // of each resource
 	pages     []*pageSize     // of each resource
@@ -48,7 +48,7 @@ type session struct {
 
 	store   *historyStore // used by followMembership, and by the scans under it
 	history atomic.Pointer[protocol.History]
-	plan    atomic.Pointer[plan] // nil while there are no members
+	plan    atomic.Pointer[plan] // nil without members
 
 	changed  chan struct{} // the shards' Leases have changed
 	unsettle chan struct{} // an object is displaced, and no worker is about to mend it
@@ -196,8 +196,8 @@ func (e *session) serves(gvr schema.GroupVersionResource) bool {
 // errResourceServed means that the API server now serves a resource that the session left out.
 var errResourceServed = errors.New("sharder: a resource is served that was not")
 
-// run works until ctx ends, or until it cannot go on. It returns errResourceServed if a new session
-// can serve more resources.
+// run works until ctx ends, or until it cannot continue. It returns errResourceServed if a new
+// session can serve more resources.
 func (e *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer e.queue.watch(ctx)() // stopped after the last worker
@@ -280,8 +280,8 @@ func (e *session) reported(s source, purpose string) source {
 	return s
 }
 
-// place is where objects of a resource, by its index, are listed and watched: in a namespace; empty: in
-// all.
+// place is where objects of a resource, by its index, are listed and watched: in a namespace, or in
+// all if it is empty.
 type place struct {
 	resource  int
 	namespace string
@@ -317,7 +317,7 @@ func (e *session) releaseRetries(ctx context.Context) {
 	}
 }
 
-// rootOf returns what matters of an object. ok is false if the object is not distributed.
+// rootOf returns the Root of an object. ok is false if the object is not distributed.
 func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
 	r := e.resources[index]
 	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" &&
@@ -328,8 +328,8 @@ func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol
 }
 
 // watchDrains counts the objects that carry the drain label, and queues them. It calls counted when
-// the present ones are counted, or cannot be: other resources do not wait for one that cannot be
-// listed.
+// the present ones are counted, or cannot be, so that other resources do not wait for one that
+// cannot be listed.
 func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[protocol.Ref]bool // during a list
 	src.run(ctx, sink{
@@ -375,7 +375,7 @@ func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
 	return e.queue.offer(ctx, v, nil, false)
 }
 
-// hold records that an object must be decided on again when more is known.
+// hold records that an object needs another decision when more is known.
 func (e *session) hold(d protocol.Decision) {
 	e.leases.ask(d.About)
 	notify(e.unsettle)

@@ -36,7 +36,7 @@ type shardLeases struct {
 
 	// changed is called when something has changed that decisions may depend on. It must not block.
 	changed func()
-	// due receives when a takeover may be due.
+	// due receives a value when a takeover may be due.
 	due chan struct{}
 
 	mu      sync.Mutex
@@ -44,12 +44,12 @@ type shardLeases struct {
 	tracker *shardstate.Tracker
 	last    map[string]protocol.OwnerEpoch // members, with the epoch in which they last held their Lease
 	asked   map[string]struct{}            // shards that a record or the history names and whose state was unknown
-	idle    map[string]clock.Reading       // since when an idle shard is known to be
+	idle    map[string]clock.Reading       // since when a shard is known to be idle
 	passed  map[string]int                 // of the tracker, as matured has seen it last
 	damping flapDamping
 }
 
-// maxAsked bounds the size of asked: records could name any number of shards.
+// maxAsked bounds the size of asked, because records could name any number of shards.
 const maxAsked = 1000
 
 // idleGrace is how long the objects of a shard that has restarted wait until something in its new process
@@ -113,7 +113,7 @@ func (g *shardLeases) tell() {
 }
 
 // run follows the Leases from a listed version until ctx ends. Where watching is not allowed, it
-// lists again and again.
+// lists repeatedly.
 func (g *shardLeases) run(ctx context.Context, version string) {
 	pause, failures := minPause, kube.NewFailures(g.log, g.clock)
 	for ctx.Err() == nil {
@@ -219,15 +219,15 @@ func (g *shardLeases) watchPods(ctx context.Context, client kubernetes.Interface
 	return g.witness.Close
 }
 
-// attest shows the Lease of a shard to the witness. The caller holds mu.
+// attest passes the Lease of a shard to the witness. The caller holds mu.
 func (g *shardLeases) attest(shard string) {
 	if g.witness != nil {
 		g.witness.See(types.NamespacedName{Namespace: g.namespace, Name: shard}, lease.RecordOf(g.tracker.Lease(shard)))
 	}
 }
 
-// observe has the tracker take in a version of a shard's Lease, and reports whether something changed
-// that decisions depend on. The caller holds mu.
+// observe makes the tracker take in a version of a shard's Lease, and reports whether something
+// changed that decisions depend on. The caller holds mu.
 func (g *shardLeases) observe(shard string, take func() (changed bool)) bool {
 	before := g.tracker.Lease(shard)
 	changed := take()
@@ -282,7 +282,7 @@ func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
 }
 
 // ask records that a decision depends on whether an owner epoch has ended. Beyond maxAsked it does
-// nothing: the next scan asks again.
+// nothing, because the next scan asks again.
 func (g *shardLeases) ask(t protocol.OwnerEpoch) {
 	g.mu.Lock()
 	_, known := g.asked[t.Shard]
@@ -302,8 +302,8 @@ func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 }
 
 // membership returns the present members, and after how long they may change although no Lease
-// changes; zero: never. Shards that are to be drained, or that come and go, are members only if there
-// are no others.
+// changes, or zero if they will not. Shards that must be drained, or that come and go, are members
+// only if there are no others.
 func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -430,7 +430,7 @@ func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (pr
 	}
 }
 
-// suspects are the shards that may have owned a root, whatever its record says.
+// suspects are the shards that may have owned a root, whatever its record.
 func (g *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -464,8 +464,8 @@ func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.C
 	return c
 }
 
-// living returns the owner of a key among the living of a plan; ok is false if it does not renew its
-// Lease any more.
+// living returns the owner of a key among the living of a plan; ok is false if it no longer renews
+// its Lease.
 func (g *shardLeases) living(p *plan, hash uint64) (c protocol.Claim, ok bool) {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -531,8 +531,9 @@ func (g *shardLeases) presentEpochs() []protocol.OwnerEpoch {
 	return all
 }
 
-// follow watches the shards' Leases until stop is called. A session that begins then knows how long
-// each Lease has been unchanged. It must not run beside Run. stop waits until it has ended.
+// follow watches the shards' Leases until stop is called, so that a session that begins then has
+// recorded how long each Lease has been unchanged. It must not run beside Run. stop waits until it
+// has ended.
 func (s *Sharder) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

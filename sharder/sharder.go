@@ -32,7 +32,7 @@ type Sharder struct {
 	troubles *resourceTroubles   // of all sessions of Run
 
 	mu      sync.Mutex
-	session *session // guarded by mu: that of Run; nil: none
+	session *session // guarded by mu: that of Run; nil if there is none
 }
 
 // ErrBusy is returned by Run while another Run of the same Sharder has not returned.
@@ -74,16 +74,16 @@ func (c Config) newTracker() (*shardstate.Tracker, error) {
 	return tracker, nil
 }
 
-// Run distributes objects until ctx ends, and then returns nil. When it returns, all that it
+// Run distributes objects until ctx ends, and then returns nil. When it returns, everything that it
 // started has ended, except for requests on the wire.
 //
 // Run retries all failures until ctx ends, with one exception. It returns an error if the API
-// server refuses a request that the sharder needs, at the start and for LeaseDuration: roles may be
-// created a little later than the process. The error, and at once the log, say which right is
-// missing. If only some of the resources are affected, the objects of the others are distributed
-// meanwhile, and those of the affected ones as soon as possible. A resource that the API server does
-// not serve, because its definition is missing, is waited for: its objects are distributed within a
-// minute after it is served. A later refusal to store the ring's history also ends Run after
+// server refuses a request that the sharder needs, at the start and for LeaseDuration, because
+// roles may be created a little later than the process. The missing right is logged at once, and
+// named in the error. If only some of the resources are affected, the objects of the others are
+// distributed meanwhile, and those of the affected ones as soon as possible. If the API server does
+// not serve a resource, because its definition is missing, its objects are distributed within a
+// minute after it is served. A later refusal to store the ring's history likewise ends Run after
 // LeaseDuration.
 func (s *Sharder) Run(ctx context.Context) error {
 	if !s.busy.TryLock() {
@@ -111,7 +111,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 }
 
-// begin opens a session. It returns none if ctx has ended, and an error if the API server has
+// begin opens a session. It returns nil if ctx has ended, and an error if the API server has
 // refused for LeaseDuration what a session needs.
 func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
 	pause, refused := minPause, s.config.Clock.Now()

@@ -19,13 +19,13 @@ const (
 	// the second.
 	minHold = 30 * time.Second
 	maxHold = 5 * time.Minute
-	// maxSuspects bounds how many objects are held back at a time. If there are more, the objects are
-	// not why shards crash.
+	// maxSuspects bounds how many objects are held back at a time. If there are more, shards crash
+	// for another reason.
 	maxSuspects = 100
 )
 
-// suspects are the objects that are held back because shards have crashed one after another while they
-// had the object.
+// suspects are the objects that are held back because several shards in a row have crashed while
+// they had the object.
 type suspects struct {
 	mu   sync.Mutex
 	held map[types.UID]suspect // guarded by mu
@@ -37,9 +37,9 @@ type suspect struct {
 	until time.Time
 }
 
-// judge completes a decision to assign an object that had an owner. If shards have crashed one after
-// another while they had the object, the decision becomes to take it from the last one, and then judge
-// returns a [heldError] for a while.
+// judge completes a decision to assign an object that had an owner. If several shards in a row have
+// crashed while they had the object, judge decides to take it from the last one, and then returns a
+// [heldError] for a while.
 func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
 	now := time.Now()
 	if s.Record.State == protocol.StateOwned {

@@ -21,14 +21,14 @@ const (
 var errGivenUp = errors.New("given up, because many requests get no answer")
 
 // turns bounds how many objects are worked on at a time. A turn that takes long leaves its place to
-// others. When too many do, they occupy places after all. If one of them then fails, the oldest are
-// given up for a minute, so that others need not wait until they fail. If one succeeds, requests are only
-// slow, and none is given up. The mutex of the queue guards all fields.
+// others, but when too many do, they occupy places after all. If one of them then fails, the oldest
+// are given up for a minute, so that others need not wait until they fail. If one succeeds,
+// requests are only slow, and none is given up. The mutex of the queue guards all fields.
 type turns struct {
 	places int
 	short  int       // turns that have not taken long
 	long   []*turn   // in order
-	hung   time.Time // when one of too many failed last; zero: since then one has succeeded
+	hung   time.Time // when one of too many failed last; zero once one has succeeded
 }
 
 // turn is the work of one worker on an object.
@@ -58,7 +58,7 @@ func (t *turns) prolong(one *turn) {
 	t.relieve()
 }
 
-// end ends a turn; hung says that it has failed, and took protocol.HangsAfter or more.
+// end ends a turn. hung means that it has failed, and took protocol.HangsAfter or more.
 func (t *turns) end(one *turn, hung bool) {
 	if !one.long {
 		t.short--
@@ -75,7 +75,7 @@ func (t *turns) end(one *turn, hung bool) {
 	t.relieve()
 }
 
-// relieve gives up turns that occupy places, if requests hang: the oldest.
+// relieve gives up the oldest turns that occupy places, if requests hang.
 func (t *turns) relieve() {
 	if time.Since(t.hung) >= hangsFor {
 		return

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// An object may be found without its marks, and get them, so often within undoneWithin. The next
+	// maxUndone is how often an object may lose and get its marks within undoneWithin. Later
 	// attempts wait for pauses that double.
 	maxUndone      = 3
 	undoneWithin   = time.Minute
 	minUndonePause = time.Second
 	maxUndonePause = 5 * time.Minute
-	// maxRepaired bounds how many objects are followed, which take three megabytes then.
+	// maxRepaired bounds how many objects are followed, so that they take at most three megabytes.
 	maxRepaired = 10_000
 )
 
-// repairs are the objects that were found without their marks of the ring, and have got them, lately.
-// A reconciler that removes them at each run would otherwise have the sharder write as fast as the
-// API server answers, and be run by that again.
+// repairs are the objects that were lately found without the ring's marks, and have got them. A
+// reconciler that removes them at each run, and is triggered by each write, would otherwise make
+// the sharder write as fast as the API server answers.
 type repairs struct {
 	mu      sync.Mutex
 	objects map[protocol.Ref]*repair // guarded by mu
@@ -38,12 +38,12 @@ type repair struct {
 	times int           // how often it has got its marks
 	first time.Time     // when that was for the first time
 	last  time.Time     // and for the last time
-	pause time.Duration // until it may get them again; 0: no time
-	said  bool          // that it waits for this pause
+	pause time.Duration // until it may get them again
+	said  bool          // this pause was reported
 }
 
-// over reports whether the marks have lasted for so long that what was before does not count. While the
-// object waits for them, how long they had lasted is known already.
+// over reports whether the marks have lasted for so long that earlier repairs do not count. While
+// the object waits for them, how long they had lasted is known already.
 func (r *repair) over(now time.Time) bool {
 	switch {
 	case r.pause == 0:
@@ -81,7 +81,7 @@ func (u *repairs) room(now time.Time) bool {
 	if len(u.objects) < maxRepaired {
 		return true
 	}
-	if now.Sub(u.swept) < time.Second { // or each new object would have all others looked at
+	if now.Sub(u.swept) < time.Second { // or all others would be checked for each new object
 		return false
 	}
 	u.swept = now
@@ -93,8 +93,8 @@ func (u *repairs) room(now time.Time) bool {
 	return len(u.objects) < maxRepaired
 }
 
-// wait returns how long an object that has lost its marks has to wait for them, and what is known of
-// it. first says that this is the first call since it got them last.
+// wait returns how long an object that has lost its marks must wait for them, and what is known of
+// it. first means that this is the first call since it got them last.
 func (u *repairs) wait(
 	object protocol.Ref, uid types.UID, now time.Time,
 ) (wait time.Duration, known repair, first bool) {
@@ -113,12 +113,13 @@ func (u *repairs) wait(
 	return wait, *r, first
 }
 
-// isRepair reports whether a decision gives a root marks that it lacks. So does the first assignment.
+// isRepair reports whether a decision gives a root marks that it lacks, as the first assignment
+// does.
 func isRepair(o protocol.Root, d protocol.Decision) bool {
 	return d.Verb == protocol.Restore || !o.Recorded && (d.Verb == protocol.Assign || d.Verb == protocol.Probe)
 }
 
-// awaitRepair returns a [heldError] if an object has to wait for its marks, and says so.
+// awaitRepair returns a [heldError] if an object must wait for its marks, and reports that.
 func (e *session) awaitRepair(r protocol.Ref, uid types.UID) error {
 	now := time.Now()
 	wait, known, first := e.repairs.wait(r, uid, now)

@@ -15,18 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// StripLabels ends a ring. It waits until no living shard may work on any object. Then it removes
+// StripLabels ends a ring. It waits until no living shard may work on any object, and then removes
 // the ring's labels and records from all objects of the Resources, selected or not, and from their
-// children. When it returns nil, no shard works on any of them, nor will before a sharder runs
-// again: the caller may work on all. Like Run it must be called under the election, so that no
-// sharder runs at the same time, nor while its caller works. See Migration in the package's
+// children. When it returns nil, no shard works on any of them, or will before a sharder runs
+// again, so the caller may work on all. Like Run, it must be called under the election, so that no
+// sharder runs at the same time or while its caller works. See Migration in the package's
 // documentation.
 //
 // StripLabels logs each living shard and waits for it until ctx ends. A shard that has not released
-// its Lease must be proved dead, as under Run: its Lease is taken when it has not been renewed for
-// twice its duration. A record with an epoch that has never begun is forged, and removed.
+// its Lease must be proved dead, as under Run, by taking its Lease when it has not been renewed for
+// twice its duration. A record with an epoch that has never begun is forged, and is removed.
 //
-// The error is that of ctx, or says what the API server refuses. Objects that are stripped by then
+// The error is that of ctx, or names what the API server refuses. Objects that are stripped by then
 // stay so, and the next call continues. The Leases of the ended shards and the ring's history stay,
 // which does no harm; [shardstate.Selector] selects both.
 func (s *Sharder) StripLabels(ctx context.Context) error {
@@ -90,9 +90,9 @@ func (e *session) strip(ctx context.Context) error {
 }
 
 // unbegun are the epochs that records of stripped objects named and that had not begun when their
-// Leases were read after the objects: such records are forged. If the epoch has still not begun
-// once the object is stripped, no shard has worked by the record, nor will. If it has begun, its
-// shard is waited for.
+// Leases were read after the objects, so that these records are forged. If the epoch has still not
+// begun once the object is stripped, no shard has worked by the record, or ever will. If it has
+// begun, strip waits for its shard.
 type unbegun map[protocol.OwnerEpoch]bool
 
 // living returns the shards that may work on objects without a record: those of the ring's history,
@@ -106,8 +106,8 @@ func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) 
 	return append(named, begun...), err
 }
 
-// among returns the shards of those epochs that may be at work. Epochs that have not begun are
-// added to forged, unless it is nil, and not waited for.
+// among returns the shards of those epochs that may be at work. It adds epochs that have not begun
+// to forged, unless that is nil, and does not wait for them.
 func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string,
 	err error,
 ) {
@@ -177,8 +177,8 @@ func (e *session) newStripper() *stripper {
 	return &stripper{session: e, slots: make(chan struct{}, e.config.Concurrency)}
 }
 
-// stripUnlessOwned begins to strip an object, when fewer are under way, unless its record names shards that
-// may be at work: it returns those. forged is that of among.
+// stripUnlessOwned begins to strip an object, when fewer are under way, unless its record names
+// shards that may be at work, which it returns. forged is that of among.
 func (s *stripper) stripUnlessOwned(ctx context.Context, index int, o *metav1.PartialObjectMetadata,
 	forged unbegun,
 ) (owners []string, err error) {

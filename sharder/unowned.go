@@ -15,8 +15,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// maxUnowned bounds how many objects without an owner are followed at a time. If there are more, the
-// log speaks of the ring as a whole.
+// maxUnowned bounds how many objects without an owner are followed at a time. If there are more,
+// they are logged for the ring as a whole.
 const maxUnowned = 100
 
 // unowned follows the objects that no living shard owns.
@@ -34,8 +34,8 @@ type vacancy struct {
 	reported bool
 }
 
-// see takes what is known of an object. An empty reason means that a living shard owns it, or that it
-// is gone.
+// see records what is known of an object. An empty reason means that a living shard owns it, or
+// that it is gone.
 func (u *unowned) see(r protocol.Ref, uid types.UID, why string, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,8 +50,8 @@ func (u *unowned) see(r protocol.Ref, uid types.UID, why string, now time.Time) 
 	}
 }
 
-// late returns the objects without an owner since before a time, each only once. It forgets those that
-// were not seen since another time: they are not selected any more.
+// late returns the objects without an owner since before a time, each only once. It forgets those
+// that were not seen since another time, because they are no longer selected.
 func (u *unowned) late(before, forgotten time.Time) map[protocol.Ref]vacancy {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// LeaseConfig returns a copy of config for the client of a [Lease]: with its own connection and
+// LeaseConfig returns a copy of config for the client of a [Lease], with its own connection and
 // without a rate limit, as in package leaderelection. A process can use one client for its lease
 // and its elector.
 func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConfig(config) }
 
 // Check is a liveness check with the signature of controller-runtime's healthz.Checker. It returns
 // at once without sending a request, and ignores its argument. It returns an error while the work
-// of a finished term runs: from a loss, or from a deadline that the process has missed. A restart
-// helps then. With [Config].MaxFailing, it also returns one while the requests of a shard that waits for
-// its lease have failed for that long. Otherwise it returns nil, also while Run waits for the lease.
+// of a finished term runs, from a loss or a missed deadline on, because a restart helps then. With
+// [Config].MaxFailing, it also returns one while the requests of a shard that waits for its lease
+// have failed for that long. Otherwise it returns nil, even while Run waits for the lease.
 func (l *Lease) Check(*http.Request) error {
 	l.mu.Lock()
 	t := l.running
@@ -39,6 +39,6 @@ func (l *Lease) Check(*http.Request) error {
 // sysexits.h. Package leaderelection has the same.
 const ExitCodeNotHeld = process.ExitCode
 
-// ReexecIfPID1 is that of package leaderelection: it moves the program to a child process if this
-// one is PID 1 of a pid namespace. Call it first in main. A second call does nothing.
+// ReexecIfPID1 moves the program to a child process if this one is PID 1 of a pid namespace, as in
+// package leaderelection. Call it first in main. A second call does nothing.
 func ReexecIfPID1() { process.ReexecIfPID1() }

@@ -25,9 +25,9 @@ import (
 )
 
 // Config of a [Lease]. All shards of a ring, and its sharders, should have the same LeaseDuration,
-// MissedRenewals and Margin. Everyone waits as long as the record of the other says, so a rollout
-// that changes them is safe; only where there is no such record, because a user emptied or
-// deleted it, does a sharder wait for what it is configured with.
+// MissedRenewals and Margin. Each process waits as long as the record of the other states, so a
+// rollout that changes them is safe. Only without such a record, because a user emptied or deleted
+// it, does a sharder wait for its own configured time.
 type Config struct {
 	// Namespace of the Lease. Required. All leases of a ring are in one namespace.
 	Namespace string
@@ -37,14 +37,14 @@ type Config struct {
 	Ring string
 
 	// Identity is the name of the shard, of its Lease and of the Lease's holder, and the value of
-	// its objects' label. It stays the same over restarts and belongs to one process at a time: a
-	// second process waits until the first has released the lease, or has not renewed it for
+	// its objects' label. It stays the same over restarts and belongs to one process at a time, so
+	// a second process waits until the first has released the lease, or has not renewed it for
 	// LeaseDuration. A DNS-1123 subdomain of at most 63 characters. Default: the hostname, which is
 	// a Pod's name, unless it is longer.
 	Identity string
 
 	// PodUID is the UID of this Pod, as from the downward API. With it, a restarted container takes
-	// its lease back at once, on Linux; without it, the container waits until the lease has
+	// its lease back at once, on Linux, while without it, the container waits until the lease has
 	// expired. It must be the Pod's UID, or at least a value that no process on another machine or
 	// in another network namespace has. Default: none.
 	//
@@ -53,8 +53,9 @@ type Config struct {
 	// the rules of package leaderelection.
 	PodUID string
 
-	// PodName is the name of this Pod, in the namespace of the lease. With a wrong name, the kubelet's
-	// report is not seen. Default: Identity, or the hostname with [ClaimOrdinal].
+	// PodName is the name of this Pod, in the namespace of the lease. With a wrong name, the
+	// sharder does not find the kubelet's report. Default: Identity, or the hostname with
+	// [ClaimOrdinal].
 	PodName string
 
 	// LeaseDuration (D) is the time after which a lease that was not renewed has expired. After 2D
@@ -71,23 +72,24 @@ type Config struct {
 	Margin time.Duration
 
 	// ReleaseTimeout bounds how long work, and the functions of [Lease.AddReleaseGate], may run
-	// after Run's context has ended. After it, OnLost is called and the lease is not released. Set
-	// a Pod's terminationGracePeriodSeconds longer by six renew intervals and a Margin. Default:
-	// no limit.
+	// after Run's context has ended. Beyond it, OnLost is called and the lease is not released. Set
+	// a Pod's terminationGracePeriodSeconds longer by six renew intervals and a Margin. Default: no
+	// limit.
 	ReleaseTimeout time.Duration
 
-	// StepDown is how long before the deadline the work is asked to end if the lease cannot be renewed,
-	// as while the API server is away. If it has returned by the deadline, this process stays, with its
-	// caches, and takes the lease back if no other process has: then no object moves. Otherwise the
-	// lease is lost at the deadline as without StepDown. By the rules of package leaderelection. At most
-	// (n - 1) * R, 6 s by default. Default: 0, the work is not asked.
+	// StepDown is how long before the deadline the work is asked to end if the lease cannot be
+	// renewed, as while the API server is away. If it has returned by the deadline, this process
+	// stays, with its caches, and takes the lease back if no other process has, in which case no
+	// object moves. Otherwise the lease is lost at the deadline as without StepDown. The rules are
+	// those of package leaderelection. At most (n - 1) * R, which is 6 s by default. Default: 0,
+	// the work is not asked.
 	StepDown time.Duration
 
 	// ReturnWithin is how long after a release the shard is expected back. It is for identities
-	// that outlive a rollout, such as the Pod names of a StatefulSet: until then the shard's
-	// objects wait for it, and so do new ones of its part of the ring. Later they go to other
-	// shards, as after a scale-down. Set it longer than the replacement of a Pod takes, such as 30
-	// s. Whole seconds, at most [MaxLeaseDuration]. Default: 0, objects go to others at once.
+	// that outlive a rollout, such as the Pod names of a StatefulSet. Until then the shard's
+	// objects, and new ones of its part of the ring, wait for it. Later they go to other shards, as
+	// after a scale-down. Set it longer than the replacement of a Pod takes, such as 30 s. Whole
+	// seconds, at most [MaxLeaseDuration]. Default: 0, objects go to others at once.
 	ReturnWithin time.Duration
 
 	// KernelDeadline makes the kernel kill this process half a Margin after the deadline if it
@@ -98,16 +100,16 @@ type Config struct {
 	// errors.ErrUnsupported.
 	KernelDeadline bool
 
-	// Supervisor releases the lease when this process has died: [supervisor.Supervisor.Client]. The
-	// shard's objects then go to others at once, or after ReturnWithin, instead of after 2D. Nil: they
-	// wait.
+	// Supervisor releases the lease when this process has died ([supervisor.Supervisor.Client]), so
+	// that the shard's objects go to others at once, or after ReturnWithin, instead of after 2D.
+	// Nil: they wait.
 	Supervisor *supervisor.Client
 
-	// MinUptime is how long this process must have held its lease for the Supervisor to release it, or
-	// a sharder that has seen the end of its container.
-	// A process that dies earlier may be in a crash loop, which would move its objects at each crash
-	// and each restart. So its lease is left to expire, and a process that restarts within 2D keeps
-	// them. Default: 4D. A negative value means that the lease is always released.
+	// MinUptime is how long this process must have held its lease before the Supervisor, or a
+	// sharder that has seen the end of its container, releases it. A process that dies earlier may
+	// be in a crash loop, which would move its objects at each crash and each restart, so its lease
+	// is left to expire, and a process that restarts within 2D keeps them. Default: 4D. A negative
+	// value means that the lease is always released.
 	MinUptime time.Duration
 
 	// Labels of the Lease, in addition to those of this package.
@@ -121,16 +123,16 @@ type Config struct {
 	// lease again. Run returns after OnLost: an OnLost that waits for Run deadlocks.
 	OnLost func(error)
 
-	// Healthy reports whether the work is alive. While it returns an error, no renewal is sent: the
-	// lease is lost at its deadline ([ErrUnhealthy]). It is called before each renewal, by the
-	// rules of package leaderelection. Return quickly. Nil: always healthy.
+	// Healthy reports whether the work is alive. While it returns an error, no renewal is sent, so
+	// the lease is lost at its deadline ([ErrUnhealthy]). It is called before each renewal, by the
+	// rules of package leaderelection, and must return quickly. Nil: always healthy.
 	Healthy func(ctx context.Context) error
 
-	// MaxFailing is how long requests about the Lease may fail until [Lease.Check] returns an error,
-	// so that a liveness probe restarts a candidate that would otherwise stand still: because its
-	// network, its DNS or its credentials do not recover by themselves. An outage of the API server
-	// restarts all candidates too, so set it longer than the outages that they should sit out, such as
-	// 30 min. At least LeaseDuration. Default: 0, Check does not look at requests.
+	// MaxFailing is how long requests about the Lease may fail until [Lease.Check] returns an
+	// error, so that a liveness probe restarts a candidate whose network, DNS or credentials do not
+	// recover by themselves. As an outage of the API server would restart all candidates, set it
+	// longer than the outages that they should sit out, such as 30 min. At least LeaseDuration.
+	// Default: 0, Check ignores requests.
 	MaxFailing time.Duration
 
 	// Hooks are called on changes, for metrics.
@@ -139,7 +141,7 @@ type Config struct {
 	// Guard configures the transports of [Lease.WrapTransport]. The zero value is the strictest.
 	Guard GuardConfig
 
-	// Logger gets transitions at Info. It gets failing requests at Warn: each reason once, and again
+	// Logger gets transitions at Info, and failing requests at Warn: each reason once, and again
 	// every 10 minutes with how long they have failed. Nil: no logs.
 	Logger *zap.Logger
 
@@ -149,16 +151,16 @@ type Config struct {
 	terminationLog string // empty: the container's
 
 	pod    string                                        // the hostname, if Identity was claimed
-	killer leasehold.KillTimer                           // for all names that are tried; nil: none yet
+	killer leasehold.KillTimer                           // for all names that are tried; nil at first
 	occupy func(name string) (release func(), err error) // nil: [process.Lock]
 }
 
-// MaxLeaseDuration is the longest LeaseDuration. A lease that says more is [Malformed], so that
-// none can keep a shard's objects from the others for good.
+// MaxLeaseDuration is the longest LeaseDuration. A lease that names a longer one is Malformed
+// (package shardstate), so that no lease can keep a shard's objects from the others for good.
 const MaxLeaseDuration = time.Hour
 
-// Clock is the time of one process, for simulations that replace it. Tests of programs need none:
-// they run in a bubble of testing/synctest.
+// Clock is the time of one process, for simulations that replace it. Tests of programs need no
+// Clock, because they can run in a bubble of testing/synctest.
 type Clock = clock.Clock
 
 // withDefaults returns c with its zero fields set.

@@ -11,12 +11,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
-// Crash is what a shard's Lease says about the end of an epoch whose process died, or whose Lease was
-// taken over because it was no longer renewed.
+// Crash is what a shard's Lease records about the end of an epoch whose process died, or whose
+// Lease was taken over because it was no longer renewed.
 type Crash struct {
 	Epoch Epoch
-	// Complete says that Objects are all objects that the process worked on when it died. Otherwise it
-	// may have worked on others too: no supervisor has recorded them, or they were too many.
+	// Complete means that Objects are all objects that the process worked on when it died.
+	// Otherwise it may have worked on others as well, because no supervisor has recorded them, or
+	// they were too many.
 	Complete bool
 	objects  []uint64
 }
@@ -26,8 +27,8 @@ func (c Crash) AtWork(object types.UID) bool {
 	return slices.Contains(c.objects, shardrecord.DigestOf(object))
 }
 
-// CrashOf returns the last crash that a shard's Lease records. ok is false if it records no crash, or
-// one that cannot be read.
+// CrashOf returns the last crash that a shard's Lease records. ok is false if it records no crash,
+// or one that cannot be read.
 func CrashOf(l *coordinationv1.Lease) (c Crash, ok bool) {
 	if l == nil {
 		return Crash{}, false

@@ -1,6 +1,6 @@
 // Package shardlease is the heartbeat of a shard: a coordination.k8s.io/v1 Lease that one process
-// holds while it works on its share of the objects. Package shardstate is what others conclude from
-// these leases.
+// holds while it works on its share of the objects. Package shardstate shows what others may
+// conclude from these leases.
 //
 //	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
 //	...
@@ -17,51 +17,52 @@
 //
 // The Lease, its holder and the shard have one name: the hostname, unless [Config].Identity is set.
 // The Lease has the label ring.bellwether.dev/name. All shards of a ring hold their leases at the
-// same time; a sharder gives each shard its objects. A shard that cannot renew its lease in time
-// ends its process with [ExitCodeNotHeld]; restart it. Terms, deadlines, the guard and health
-// checks are those of package leaderelection. Its documentation has the arithmetic.
+// same time, and a sharder gives each shard its objects. A shard that cannot renew its lease in
+// time ends its process with [ExitCodeNotHeld]; restart it. Terms, deadlines, the guard and health
+// checks are those of package leaderelection, whose documentation has the arithmetic.
 //
 // # Epochs
 //
-// A shard's claims are good for an [Epoch]: the UID of the Lease and the number in its annotation
+// A shard's claims are valid for an [Epoch]: the UID of the Lease and the number in its annotation
 // ring.bellwether.dev/epoch. A shard that takes its lease over from itself continues the epoch, so
 // a restart moves no object. The number grows by one if the shard creates the lease, or if the
-// record names another holder: none after a release, the sharder, or a user's edit.
+// record does not name it as the holder: after a release, a takeover by the sharder, or a user's
+// edit.
 //
 // # Restarts, and two processes of one name
 //
-// A process takes the lease of its name at once in two cases. The lease was released. Or the
-// process that left it is known to have ended: it was of the same Pod ([Config].PodUID), was
-// the only one of its name there, and the new process is the only one now. On Linux an abstract
-// unix socket proves this, because the kernel gives it to one process at a time. In all other cases
-// the lease must stand unrenewed for its duration. So a second process waits as long as the first
-// one lives, and logs for whom it waits.
+// A process takes the lease of its name at once if the lease was released, or if the process that
+// left it is known to have ended: it was of the same Pod ([Config].PodUID), was the only one of its
+// name there, and the new process is the only one now. On Linux an abstract unix socket proves
+// this, because the kernel gives it to one process at a time. In all other cases the lease must
+// stand unrenewed for its duration, so a second process waits as long as the first one lives, and
+// logs for which one it waits.
 //
 // # Crashes
 //
-// With a [Config].Supervisor, the lease of a process that has died is released. Its objects go to
-// others at once, or wait for [Config].ReturnWithin. A process that has held its lease for less than
-// [Config].MinUptime may be in a crash loop: then its lease is left alone, and a process that takes
-// it back within 2D keeps all objects.
+// With a [Config].Supervisor, the lease of a process that has died is released, so its objects go
+// to others at once, or wait for [Config].ReturnWithin. A process that has held its lease for less
+// than [Config].MinUptime may be in a crash loop, so its lease is left alone, and a process that
+// takes it back within 2D keeps all objects.
 //
 // If the supervisor dies too, as when the container is killed, a sharder does the same, a Margin
-// after the kubelet has reported the end of the container. This needs [Config].PodUID, and a sharder
-// that may watch the Pod. Package leaderelection says what is proof.
+// after the kubelet has reported the end of the container. This needs [Config].PodUID, and a
+// sharder that may watch the Pod. Package leaderelection describes what is proof.
 //
 // # Names for the Pods of a Deployment
 //
-// A Pod of a Deployment has another name than the Pod that it replaces. [ClaimOrdinal] gives it the
-// name, and so the objects, of a shard that has released its lease.
+// A Pod of a Deployment has a different name from the Pod that it replaces. [ClaimOrdinal] gives it
+// the name, and so the objects, of a shard that has released its lease.
 //
 // # For work in the shard
 //
-// [Lease.Term] returns the current term, or why there is none. A [Scope] is a piece of work that
-// ends with its term. It knows when none of its writes can be carried out any more.
+// [Lease.Term] returns the current term, or why the lease is not held. A [Scope] is a piece of work
+// that ends with its term, and reports when none of its writes can still be carried out.
 // [Lease.AddReleaseGate] keeps the lease from being released before all work has ended.
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it.
+// The test in brackets fails without it.
 //
 //   - Two processes of one identity never both hold a term, whatever the latency, lost answers and
 //     clocks, as long as the Lease is not deleted
@@ -87,11 +88,11 @@
 //
 // # Not guaranteed
 //
-//   - Code on the client's side cannot stop a process between its last check and an act. Requests
-//     that were sent arrive whenever they arrive. Only with [Config].KernelDeadline does a stopped
-//     process not act when it wakes.
-//   - Deletion of the Lease: a process that starts afterwards creates it at once, and an earlier
-//     one may not know yet. Grant "delete" on leases only to the sharder.
+//   - Client-side code cannot stop a process between its last check and an act, and a request that
+//     was sent may arrive at any time. Only with [Config].KernelDeadline does a stopped process not
+//     act when it wakes.
+//   - Deletion of the Lease: a process that starts afterwards creates it at once, perhaps before an
+//     earlier one has noticed. Grant "delete" on leases only to the sharder.
 //   - Forged records: an epoch that is counted down; an incarnation, a holder or a mark that is
 //     edited to look like a shard's or a sharder's.
 //   - A PodUID that a process on another machine, or in another network namespace, shares.
@@ -108,8 +109,8 @@
 //	list           for ClaimOrdinal
 //
 // For a sharder: list, watch, get, update, create, delete; and watch on pods for the end of
-// containers, which is optional. A missing verb is logged at once, with
-// its name, and is an error of Run after it has lasted for D.
+// containers, which is optional. A missing verb is logged by name at once, and is an error of Run
+// after it has lasted for D.
 //
 // # Tests
 //

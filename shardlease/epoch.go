@@ -35,7 +35,7 @@ type Epoch struct {
 // String formats the epoch for messages.
 func (e Epoch) String() string { return fmt.Sprintf("%s/%d", e.LeaseUID, e.Number) }
 
-// EpochOf returns the epoch in a shard's Lease, or an error that says why there is none.
+// EpochOf returns the epoch in a shard's Lease, or an error with the reason why it has no epoch.
 func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
 	value, ok := l.Annotations[shardrecord.EpochAnnotation]
 	if !ok {
@@ -49,8 +49,8 @@ func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
 }
 
 // nextNumber is the number of the epoch that begins when a shard takes its lease over from prior.
-// It stays the same only if prior names the shard itself: then the lease was neither released nor
-// taken over, and no object has moved. A sharder that takes over keeps the number.
+// It stays the same only if prior names the shard itself, because then the lease was neither
+// released nor taken over, and no object has moved. A sharder that takes over keeps the number.
 func nextNumber(prior lease.Record, shard string) (int64, error) {
 	if !prior.Exists() {
 		return 1, nil

@@ -16,24 +16,24 @@ var (
 	// the Lease, the reason, the present holder and the last renewal.
 	ErrLost = lease.ErrLost
 
-	// ErrUnfinished is also matched when the lease was lost because work may not have ended: work,
-	// or a function of [Lease.AddReleaseGate], returned an error.
+	// ErrUnfinished is matched, besides ErrLost, when the lease was lost because work may not have
+	// ended: work, or a function of [Lease.AddReleaseGate], returned an error.
 	ErrUnfinished = lease.ErrUnfinished
 
 	// ErrForeign is returned by Run for a Lease of the shard's name that is not one of its ring.
 	// The Lease is not written.
 	ErrForeign = errors.New("shardlease: not a lease of this ring")
 
-	// ErrUnhealthy is also matched when the lease was lost because [Config].Healthy kept failing.
-	// The error wraps the last one of Healthy.
+	// ErrUnhealthy is matched, besides ErrLost, when the lease was lost because [Config].Healthy
+	// kept failing. The error wraps the last one of Healthy.
 	ErrUnhealthy = lease.ErrUnhealthy
 
-	// ErrSteppedDown is matched, besides ErrLost, by the cause of work's context if work has to return
-	// before the deadline ([Config].StepDown). The term lasts until then.
+	// ErrSteppedDown is matched, besides ErrLost, by the cause of work's context if work must
+	// return before the deadline ([Config].StepDown). The term lasts until then.
 	ErrSteppedDown = lease.ErrSteppedDown
 
 	// ErrOutcomeUnknown is matched, besides ErrNotHeld, by the error of a guarded request that was
-	// under way when the term ended: it may be carried out.
+	// under way when the term ended, and may be carried out.
 	ErrOutcomeUnknown = lease.ErrOutcomeUnknown
 
 	// ErrBusy is returned by Run while another Run of the same Lease has not returned.

@@ -9,7 +9,7 @@ import (
 // GuardConfig configures the transports of [Lease.WrapTransport].
 type GuardConfig struct {
 	// Allow reports whether a guarded request may pass even if this process does not hold the
-	// lease. It is called from any goroutine and must not read the body. Nil: none.
+	// lease. It is called from any goroutine and must not read the body. Nil: no request may.
 	Allow func(*http.Request) bool
 
 	// NoServerTimeout omits the query parameter timeout, for writes that may take longer than a
@@ -18,9 +18,9 @@ type GuardConfig struct {
 	NoServerTimeout bool
 }
 
-// WrapTransport guards a client: while this process does not hold the lease, its writes fail with
-// [ErrNotHeld]. Pass it to Wrap of a [k8s.io/client-go/rest.Config] before other wrappers, so that
-// it is innermost. Create the lease's own client first, from the unguarded config.
+// WrapTransport guards a client, whose writes fail with [ErrNotHeld] while this process does not
+// hold the lease. Pass it to Wrap of a [k8s.io/client-go/rest.Config] before other wrappers, so
+// that it is innermost. Create the lease's own client first, from the unguarded config.
 //
 // Which requests are guarded, and how they end with the term, is as in package leaderelection.
 func (l *Lease) WrapTransport(base http.RoundTripper) http.RoundTripper { return l.guard.Wrap(base) }
@@ -32,10 +32,10 @@ func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
 	return l.guard.WrapOwn(base)
 }
 
-// OnOutside has a function called with the resource of each write of a guarded client that names an object
-// and whose context is that of no [Term.Scope]: work on an object of a ring is in the scope that Do of
-// package shard begins. The function is called from any goroutine, and must return quickly. A second call
-// replaces it.
+// OnOutside sets a function that is called with the resource of each write of a guarded client that
+// names an object and whose context belongs to no [Term.Scope]; Do of package shard begins such a
+// scope for work on an object. The function is called from any goroutine, and must return quickly.
+// A second call replaces it.
 func (l *Lease) OnOutside(f func(resource schema.GroupResource)) {
 	l.guard.OnOutside(func(group, resource string) { f(schema.GroupResource{Group: group, Resource: resource}) })
 }

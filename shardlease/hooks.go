@@ -3,8 +3,8 @@ package shardlease
 import "time"
 
 // Hooks are called by a [Lease] on changes. Each may be nil. They are called synchronously from the
-// goroutine of Run, one at a time. A hook that blocks also blocks renewals, which loses the lease
-// at the deadline. A loss is reported to OnLost.
+// goroutine of Run, one at a time, so a hook that blocks also blocks renewals, which loses the
+// lease at the deadline. A loss is reported to OnLost.
 type Hooks struct {
 	// OnHeld is called for each term, before work.
 	OnHeld func(Epoch)
@@ -22,8 +22,8 @@ type Hooks struct {
 	OnRenewal func(latency time.Duration, err error)
 
 	// OnFailing is called while Run can neither follow, take nor renew the Lease: after each failed
-	// attempt with the time since the first one and the error, and with 0 and nil once an attempt has
-	// succeeded or Run ends. By the rules of package leaderelection.
+	// attempt with the time since the first one and the error, and with 0 and nil once an attempt
+	// has succeeded or Run ends. The rules are those of package leaderelection.
 	OnFailing func(lasted time.Duration, err error)
 }
 

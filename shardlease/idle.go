@@ -6,10 +6,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
-// IdleWhile marks the Lease as that of an idle shard for as long as idle returns true, which it is asked
-// at each write of the Lease. The sharder gives no objects to such a shard, see [Idle]. The function that
-// IdleWhile returns writes the Lease soon; call it when idle has changed. Package shard uses this; a
-// second call replaces the first. idle is called from any goroutine and must return quickly.
+// IdleWhile marks the Lease as that of an idle shard for as long as idle, which is called at each
+// write of the Lease, returns true. The sharder gives no objects to such a shard; see [Idle]. Call
+// the returned function when the result of idle has changed, so that the Lease is written soon.
+// Package shard uses IdleWhile, and a second call replaces the first. idle is called from any
+// goroutine and must return quickly.
 func (l *Lease) IdleWhile(idle func() bool) (changed func()) {
 	l.idle.Store(&idle)
 	return func() {

@@ -30,7 +30,7 @@ type Lease struct {
 	release   func()            // guarded by busy: gives the name of the process up; nil if it has none
 	claimed   *leasehold.Holder // guarded by busy: from ClaimOrdinal, for Run
 
-	idle   atomic.Pointer[func() bool] // of package shard; nil: never
+	idle   atomic.Pointer[func() bool] // of package shard; nil means never
 	hasten chan struct{}
 
 	mu      sync.Mutex
@@ -112,19 +112,20 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 // releases the lease, so that the shard's objects go to others at once, and returns the error of
 // work.
 //
-// work's context ends with ctx or with the lease, then with an [ErrLost] as its cause. When ctx
-// ends, the lease is kept until work and the functions of [Lease.AddReleaseGate] have returned. It
-// is released only if all of them returned nil, or work exactly the error of its context. Any other
-// error may mean that something still runs, and so may runtime.Goexit: that is a loss
-// ([ErrUnfinished]), which by default ends the process. Run returns nil when ctx has ended normally.
+// work's context ends with ctx or with the lease, in the latter case with an [ErrLost] as its
+// cause. When ctx ends, the lease is kept until work and the functions of [Lease.AddReleaseGate]
+// have returned. It is released only if all of them returned nil, or work exactly the error of its
+// context. Any other error, or runtime.Goexit, may mean that something still runs, and is therefore
+// a loss ([ErrUnfinished]), which by default ends the process. Run returns nil when ctx has ended
+// normally.
 //
 // If the lease is lost and OnLost returns, Run waits for work to return, acquires the lease again,
-// and calls work again. It also does so after work was asked to end before the deadline
-// ([Config].StepDown), and has: then the cause of its context matches [ErrSteppedDown]. It does not
-// if ctx has ended, or if work may not have: then it returns the [ErrLost]. While it waits for the
-// lease, Run returns an error if the Lease is not one of its ring ([ErrForeign]), or if the API
-// server has refused a required request, or the credentials of this process, for a whole
-// LeaseDuration. The error names the verb and the Lease.
+// and calls work again. It does the same if work has ended in time after it was asked to end before
+// the deadline ([Config].StepDown), in which case the cause of its context matches
+// [ErrSteppedDown]. If ctx has ended, or work may not have ended, Run returns the [ErrLost]
+// instead. While it waits for the lease, Run returns an error if the Lease is not one of its ring
+// ([ErrForeign]), or if the API server has refused a required request, or the credentials of this
+// process, for a whole LeaseDuration. The error names the verb and the Lease.
 func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error {
 	if work == nil {
 		return errors.New("shardlease: Run: work: must not be nil")
@@ -245,7 +246,7 @@ func (l *Lease) Identity() string { return l.config.Identity }
 // Namespace returns the namespace of the Lease.
 func (l *Lease) Namespace() string { return l.config.Namespace }
 
-// Term returns the term that is held now, or an ErrNotHeld with the reason why there is none.
+// Term returns the present term, or an ErrNotHeld with the reason why the lease is not held.
 func (l *Lease) Term() (*Term, error) {
 	l.mu.Lock()
 	t := l.term
@@ -259,8 +260,8 @@ func (l *Lease) Term() (*Term, error) {
 	return t, nil
 }
 
-// NextTerm waits for a term that is another than last, and returns it. last may be nil. It returns the
-// cause of ctx's end if ctx ends first. It is for what lives longer than a term.
+// NextTerm waits for a term other than last, which may be nil, and returns it, or the cause of
+// ctx's end if ctx ends first. It is for code that runs longer than a term.
 func (l *Lease) NextTerm(ctx context.Context, last *Term) (*Term, error) {
 	for {
 		l.mu.Lock()
@@ -279,7 +280,7 @@ func (l *Lease) NextTerm(ctx context.Context, last *Term) (*Term, error) {
 
 // AddReleaseGate adds a function that Run calls after work has returned, and that must return
 // before the lease is released or acquired again. It refuses new work, waits for work in flight,
-// and returns nil when there is none. An error prevents the release ([ErrUnfinished]). ctx ends
+// and returns nil when no work is left. An error prevents the release ([ErrUnfinished]). ctx ends
 // when the lease is lost; even then, the function must not return nil before everything has ended.
 func (l *Lease) AddReleaseGate(ended func(ctx context.Context) error) {
 	l.mu.Lock()
@@ -303,8 +304,8 @@ func (l *Lease) setTerm(latest, running *Term) {
 	}
 }
 
-// claimName makes this process the only one of its name in its Pod, if possible. A lease that names
-// the Pod then comes from a process that has ended.
+// claimName makes this process the only one of its name in its Pod, if possible, so that a lease
+// that names the Pod comes from a process that has ended.
 func (l *Lease) claimName() {
 	if l.config.PodUID == "" || l.release != nil {
 		return
@@ -319,8 +320,8 @@ func (l *Lease) claimName() {
 	l.release = release
 }
 
-// incarnation is the PodUID while this process is the only one of its name in the Pod, otherwise
-// empty. A process that has written it has ended when another one gets the name.
+// incarnation is the PodUID while this process is the only one of its name in the Pod, and empty
+// otherwise. A process that has written it has ended when another one gets the name.
 func (l *Lease) incarnation() string {
 	if l.release == nil {
 		return ""

@@ -41,9 +41,9 @@ const (
 )
 
 // ClaimOrdinal is [New] for Pods whose names do not outlive a rollout, such as those of a
-// Deployment. The shard takes the first free name of <ring>-0, <ring>-1, …: a new Pod continues
-// with the name and the objects of a Pod that it replaces. A rollout that adds one Pod at a time
-// moves only the objects of the first new Pod and of the last old one.
+// Deployment. The shard takes the first free name of <ring>-0, <ring>-1, …, so that a new Pod
+// continues with the name and the objects of a Pod that it replaces. A rollout that adds one Pod at
+// a time moves only the objects of the first new Pod and of the last old one.
 //
 // It takes, in this order:
 //
@@ -53,21 +53,21 @@ const (
 //     released its Lease yet
 //   - the lowest name whose Lease was released or does not exist
 //
-// It never takes a Lease that was not released, however old: only a sharder does. If several Pods
-// claim one name, one of them gets it.
+// It never takes a Lease that was not released, however old, because only a sharder does. If
+// several Pods claim one name, one of them gets it.
 //
-// config.Identity must be empty, and config.Ring at most 57 characters long: ordinals have up to 5
-// digits. Set PodUID: without it, a restarted container that has not released its Lease takes another
-// name, and its objects move. The default of ReturnWithin is 30 s; the objects of a shard that is not
-// replaced wait that long. The Lease has the hostname in an annotation.
+// config.Identity must be empty, and config.Ring at most 57 characters long, because ordinals have
+// up to 5 digits. Set PodUID; without it, a restarted container that has not released its Lease
+// takes another name, and its objects move. The default of ReturnWithin is 30 s, and the objects of
+// a shard that is not replaced wait that long. The Lease has the hostname in an annotation.
 //
 // ClaimOrdinal waits while the API server does not answer. It returns an error when ctx has ended,
 // or if the API server has refused a required request, or the credentials of this process, for a whole
 // LeaseDuration. Its client also needs the verb list on Leases.
 //
 // The Lease is held when ClaimOrdinal returns. Call [Lease.Run] within LeaseDuration - Margin, 12 s
-// by default: later the lease is lost, and OnLost is called. After Run has returned, another Pod
-// may have the name. Claim a name again.
+// by default; after that, the lease is lost, and OnLost is called. After Run has returned, another
+// Pod may have the name, so claim a name again.
 func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Config) (*Lease, error) {
 	if client == nil {
 		return nil, errors.New("shardlease: client: must not be nil")
@@ -108,7 +108,7 @@ type claimant struct {
 	foreign map[string]bool          // names of Leases that are not of the ring
 	denied  map[string]clock.Reading // when the API server refused to write them, as for a quota
 
-	refused  clock.Reading // since when requests have been refused; zero: they are not
+	refused  clock.Reading // since when requests have been refused; zero if they are not
 	failures *kube.Failures
 	contact  *kube.Contact
 }
@@ -171,7 +171,7 @@ func (c *claimant) note(ctx context.Context, err error) {
 	}
 }
 
-// sayMissingRights logs all rights that are missing, when the first request is refused.
+// sayMissingRights logs all missing rights when the first request is refused.
 func (c *claimant) sayMissingRights(ctx context.Context) {
 	ctx, cancel := clock.WithTimeout(ctx, c.config.Clock, c.config.timing().RenewInterval())
 	defer cancel()
@@ -263,7 +263,7 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 	for _, e := range expected {
 		o.first = append(o.first, e.name)
 	}
-	fresh := 0 // the first that has to be made
+	fresh := 0 // the first that must be made
 	for exists[ordinalName(c.config.Ring, fresh)] || c.foreign[ordinalName(c.config.Ring, fresh)] {
 		fresh++
 	}
@@ -335,14 +335,14 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 	}
 }
 
-// giveUp leaves nothing of a claim that has failed.
+// giveUp cleans up after a claim that has failed.
 func (l *Lease) giveUp() {
 	l.yieldName()
 	l.config.Supervisor.Forget(l.config.lease())
 }
 
-// isDenied reports whether the API server, or a policy or webhook, has refused to write: then nothing
-// was written. A webhook chooses the code; the default is 400.
+// isDenied reports whether the API server, or a policy or webhook, has refused to write, so that
+// nothing was written. A webhook chooses the code; the default is 400.
 func isDenied(err error) bool {
 	var status apierrors.APIStatus
 	if !kube.Stated(err) || !errors.As(err, &status) {

@@ -33,8 +33,8 @@ func (c Config) reclaims(r lease.Record, incarnation string) bool {
 		r.Lease().Annotations[shardrecord.IncarnationAnnotation] == incarnation
 }
 
-// dress sets everything in a record but holder and times. What a user removes from a held lease is
-// restored.
+// dress sets everything in a record but holder and times, which restores what a user removes from a
+// held lease.
 func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation string, leaving, idle bool) {
 	number, _ := nextNumber(prior, c.Identity) // without one, prior is unfit
 	for key, value := range c.Labels {
@@ -59,8 +59,8 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	}
 }
 
-// altered returns an error if the epoch in the record is no longer that of the running work. For
-// observers, that work is over.
+// altered returns an error if the epoch in the record is no longer that of the running work, which
+// for observers is over.
 func altered(first, r lease.Record) error {
 	mine, _ := EpochOf(first.Lease())
 	if now, err := EpochOf(r.Lease()); err == nil && now.Number != mine.Number {

@@ -24,8 +24,8 @@ func (t *Term) Epoch() Epoch { return t.epoch }
 // the term is over. Suspension of the machine counts.
 func (t *Term) Remaining() time.Duration { return t.holder.Remaining() }
 
-// Err returns nil while the lease is held, otherwise an ErrNotHeld with the reason. The process can
-// be stopped before its next statement, so this may be outdated.
+// Err returns nil while the lease is held, and otherwise an ErrNotHeld with the reason. The process
+// can be stopped before its next statement, so this may be outdated.
 func (t *Term) Err() error {
 	if t.holder.Remaining() > 0 {
 		return nil
@@ -36,15 +36,15 @@ func (t *Term) Err() error {
 	return ErrNotHeld
 }
 
-// Begin records for the supervisor that work on an object has begun. If this process dies before end is
-// called, the Lease names the object: see [CrashOf].
+// Begin records for the supervisor that work on an object has begun. If this process dies before
+// end is called, the Lease names the object (see [CrashOf]).
 func (t *Term) Begin(object types.UID) (end func()) {
 	return t.holder.Begin(shardrecord.DigestOf(object))
 }
 
 // Scope begins a piece of work in the term. The returned context ends with ctx, with the term, and
 // with [Scope.End]; if the term is lost, its cause is an [ErrLost]. A guarded request belongs to
-// the scope from whose context its own is derived. Other requests are not counted.
+// the scope from whose context its own is derived, and other requests do not count.
 func (t *Term) Scope(ctx context.Context) (context.Context, *Scope) {
 	ctx, s := t.holder.Scope(ctx)
 	return ctx, (*Scope)(s)

@@ -15,7 +15,7 @@ type HolderInfo struct {
 	// another identity. It is empty if the record was emptied or deleted without the mark of a
 	// release.
 	Holder string
-	// PodUID of the holder; empty if it has set none.
+	// PodUID of the holder, if it has set one.
 	PodUID string
 	// Alive is set when the holder was seen to renew. If Holder is the shard's own identity, two
 	// processes have it.

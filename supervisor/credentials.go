@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// credentials are what the supervisor needs of a rest.Config. Files are named, not read: they may
-// change.
+// credentials are what the supervisor needs of a rest.Config. Files are named, not read, because
+// they may change.
 type credentials struct {
 	Host, APIPath, UserAgent string
 	Username, Password       string

@@ -7,68 +7,70 @@
 //			Namespace: "default", Name: "my-controller", Supervisor: parent.Client(config),
 //		})
 //
-// A candidate cannot know whether a silent leader is dead, so it waits until the Lease has expired.
-// The parent of a process knows. [Start] runs the program as a child of the process that was started
-// and stays in between as a small parent. When the child has ended because it panicked, was killed, ran
-// out of memory or exited, the parent empties the Lease with the mark of a release. The next leader
-// works some milliseconds later.
-//
-// # What the parent does
-//
-// It forwards signals and exits as the child did. It does nothing else while the child lives, and
-// uses some 7 MB of memory. When the child has ended, and has not released its leases, it
-//
-//  1. kills what the child has left behind, and waits until all of that has ended;
-//  2. waits for a Margin, unless the guard of the lease was installed and every guarded request had
-//     an answer. A request that was sent may still be under way. If one has failed, it waits until
-//     the API server has given it up, and a Margin;
-//  3. reads the Lease. If its last writer is the child, it empties it, by one conditional write.
-//
-// If that fails, it tries again for a Margin and a renew interval, 6 s by default. Then it ends, because
-// the restart of the container waits for it (TestReleaseOfAnOrphanIsGivenUp in package
-// internal/leasehold). A signal does not end it sooner: a container that stops should also release.
-//
-// After the deadline of the child's term it does the first only, and the Lease expires by itself.
+// A candidate cannot know whether a silent leader is dead, so it waits until the Lease has expired,
+// but the parent of a process knows. [Start] runs the program as a child of the process that was
+// started, which stays as a small parent. When the child has ended because it panicked, was killed,
+// ran out of memory or exited, the parent empties the Lease with the mark of a release, and the
+// next leader works some milliseconds later.
 //
 // # Guaranteed
 //
-// In brackets: the test that fails without it.
+// In brackets is the test that fails without it.
 //
 //   - A Lease is released only when the child and all its descendants have ended
 //     (TestDescendantsEndBeforeTheRelease). They also end, within a quarter of a Margin, if the
 //     child has ended past its deadline (TestDescendantsEndPastTheDeadline).
 //   - At least a Margin passes between a guarded request without an answer and the release, as
 //     before a term that begins after expiry (TestRequestsUnderWayAreWaitedFor,
-//     TestSimulatedSupervisors in package leaderelection). One that has failed before the death is
-//     waited for as in a clean release (TestReleaseOfAnOrphanWaitsForItsRequests in package
+//     TestSimulatedSupervisors in package leaderelection). For one that failed before the death,
+//     the wait is that of a clean release (TestReleaseOfAnOrphanWaitsForItsRequests in package
 //     internal/leasehold).
 //   - A record of another process, or of another term, is never changed, however late the parent
 //     reads or writes (TestSimulatedSupervisors).
-//   - The child does not outlive the parent: the kernel kills it, even if it has capabilities of its
-//     file, is setuid, or has changed its user since Start (TestChildDiesWithItsSupervisor).
-//   - With a parent that is stopped, killed, or without a network, a successor is as fast as without
-//     one: the Lease expires (TestSimulatedSupervisors).
+//   - The child does not outlive the parent: the kernel kills it, even if it has capabilities of
+//     its file, is setuid, or has changed its user since Start (TestChildDiesWithItsSupervisor).
+//   - With a parent that is stopped, killed, or without a network, a successor is as fast as
+//     without one, because the Lease expires (TestSimulatedSupervisors).
 //
 // # Not guaranteed
 //
-//   - If parent and child are killed together, as when a container is, the supervisor releases nothing;
-//     candidates then rely on the kubelet's report (Config.PodUID of the leases). The same happens after
-//     kill -9 of the process number that a shell or a service manager shows, which is the parent's. What
-//     the child has started then runs on, beside the next leader, unless the parent is the PID 1 of a container, or
-//     systemd ends all processes of its unit (KillMode=mixed does). To end a leader, kill the child.
+//   - If parent and child are killed together, as when a container is, the supervisor releases
+//     nothing, and candidates rely on the kubelet's report (Config.PodUID of the leases). The same
+//     happens after kill -9 of the process number that a shell or a service manager shows, which is
+//     the parent's. What the child has started then keeps running beside the next leader, unless
+//     the parent is the PID 1 of a container, or systemd ends all processes of its unit
+//     (KillMode=mixed does). To end a leader, kill the child.
 //   - In a user namespace, a program that changes its user after it has made its leases may outlive a
 //     killed parent.
-//   - A request of a client without the guard, if another client of the process is guarded. Such
-//     requests are not counted.
+//   - A request of a client without the guard, if another client of the process is guarded, because
+//     such requests are not counted.
 //   - A process that the child has started under another user, so that it cannot be killed, delays
 //     the release until it has ended.
-//   - Processes that act for the child without being its descendants, such as those of a daemon that
-//     it has asked.
+//   - Processes that act for the child without being its descendants, such as those of a daemon
+//     that it uses.
 //
 // # Limits
 //
-// Linux only. On other systems Start does nothing, and a log says so. The parent needs what a client
-// needs: credentials that it can read itself. Files, such as the token of a Pod, are read again when
-// they are used. Plug-ins that run commands, custom transports and wrappers are refused, with an
-// error that names the field and a way out, such as BELLWETHER_SUPERVISOR=off (see [Start]).
+// Linux only. On other systems Start does nothing, which is logged. The parent needs credentials
+// that it can read itself. Files, such as the token of a Pod, are read again when they are used,
+// but plug-ins that run commands, custom transports and wrappers are refused, with an error that
+// names the field and a way out, such as BELLWETHER_SUPERVISOR=off (see [Start]).
+//
+// # What the parent does
+//
+// It forwards signals, exits as the child did, does nothing else while the child lives, and uses
+// some 7 MB of memory. When the child has ended without releasing its leases, it
+//
+//  1. kills what the child has left behind, and waits until all of that has ended;
+//  2. waits for a Margin, because a request may still be under way, unless the guard of the lease
+//     was installed and every guarded request had an answer. If one has failed, it waits until the
+//     API server has given it up, and a Margin;
+//  3. reads the Lease and, if its last writer is the child, empties it by one conditional write.
+//
+// If that fails, it tries again for a Margin and a renew interval, 6 s by default. Then it ends,
+// because the restart of the container waits for it (TestReleaseOfAnOrphanIsGivenUp in package
+// internal/leasehold). A signal does not end it sooner, because a container that stops should also
+// release.
+//
+// After the deadline of the child's term, it does only the first, and the Lease expires by itself.
 package supervisor

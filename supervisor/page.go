@@ -22,7 +22,7 @@ type page struct {
 // magic has a version: both processes run the same program, but not if its file was replaced.
 var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '2'}
 
-// slot is what the supervisor must know of one lease. The child writes it, and the supervisor reads
+// slot has what the supervisor needs for one lease. The child writes it, and the supervisor reads
 // it when the child has ended. A child may die between any two writes.
 type slot struct {
 	since, until atomic.Int64 // of the term, by the boot clock; until is zero without a term
@@ -37,7 +37,7 @@ type slot struct {
 
 var _ lease.Ledger = (*slot)(nil)
 
-// description is what does not change in a term.
+// description has what does not change in a term.
 type description struct {
 	Entry
 	Credentials credentials
@@ -68,7 +68,7 @@ func (s *slot) describe(d description) error {
 	return nil
 }
 
-// description returns ok if there is one.
+// description returns the description. ok is false if there is no valid one.
 func (s *slot) description() (d description, ok bool, err error) {
 	n := int(s.length.Load())
 	if n == 0 {
@@ -104,8 +104,8 @@ func (s *slot) Answer(until time.Duration) {
 	s.open.Add(-1) // last
 }
 
-// Begin implements lease.Ledger. A child that dies between two of the writes leaves an object out that
-// no work had begun on, or names one that work had ended on.
+// Begin implements lease.Ledger. A child that dies between two of the writes omits an object on
+// which no work had begun, or names one on which work had ended.
 func (s *slot) Begin(object uint64) (end func()) {
 	for i := range s.work {
 		if s.work[i].CompareAndSwap(0, object) {

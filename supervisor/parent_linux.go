@@ -13,8 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// parentVariable is the environment variable with the process number of the supervisor. What the
-// child starts inherits it, and has another parent.
+// parentVariable is the environment variable with the process number of the supervisor. Processes
+// that the child starts inherit it, but have another parent.
 const parentVariable = "BELLWETHER_SUPERVISOR"
 
 func start() *Supervisor {

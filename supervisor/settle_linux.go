@@ -26,7 +26,8 @@ func (p *page) settle(code int) {
 	if len(held) == 0 {
 		return
 	}
-	// Even past the deadlines nothing of the child may act on: another process leads soon.
+	// Nothing of the child may act any more, even past the deadlines, because another process leads
+	// soon.
 	last := process.SinceBoot() + held[0].Timing.Margin/4
 	for _, h := range held {
 		last = max(last, h.Until)
@@ -44,7 +45,7 @@ func (p *page) settle(code int) {
 	releases.Wait()
 }
 
-// held are the leases that the child held.
+// held returns the leases that the child held.
 func (p *page) held() (all []inheritance) {
 	for i := range min(int(p.used.Load()), len(p.slots)) {
 		d, ok, err := p.slots[i].description()
@@ -77,7 +78,7 @@ func (h inheritance) release(died time.Duration) error {
 	return leasehold.ReleaseOrphan(ctx, h.Orphan, store, c, process.SinceBoot, died)
 }
 
-// report says what has become of the lease, unless it was no longer the child's.
+// report prints what has become of the lease, unless it was no longer the child's.
 func (h inheritance) report(code int, died time.Duration, err error) {
 	outcome := fmt.Sprintf("was released %v later", (process.SinceBoot() - died).Round(time.Millisecond))
 	switch {
@@ -89,7 +90,8 @@ func (h inheritance) report(code int, died time.Duration, err error) {
 	say("the process has ended (exit code %d), and its Lease %s %s", code, h.Lease, outcome)
 }
 
-// say prints a line. The reader of standard error may have stopped, or ended: nothing waits for it.
+// say prints a line, and waits briefly for the reader of standard error, which may have stopped or
+// ended.
 func say(format string, values ...any) {
 	process.RunWithTimeout(func() { fmt.Fprintf(os.Stderr, "bellwether: "+format+"\n", values...) })
 }

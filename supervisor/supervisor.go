@@ -15,9 +15,9 @@ import (
 
 // Supervisor is the parent of this process. It is safe for concurrent use.
 type Supervisor struct {
-	page *page        // nil: there is no parent
-	why  string       // there is none
-	bind func() error // has the kernel end this process with its parent
+	page *page        // nil if there is no parent
+	why  string       // page is nil
+	bind func() error // makes the kernel end this process with its parent
 
 	mu    sync.Mutex
 	slots map[types.NamespacedName]*openSlot
@@ -41,14 +41,15 @@ type openSlot struct {
 //
 // Consequences:
 //
-//   - There are two processes. The second one's short name in the kernel, as in ps, is "exe".
+//   - There are two processes, and the second one's short name in the kernel, as in ps, is "exe".
 //   - Only the standard file descriptors are passed on.
-//   - The child is in a process group of its own. It gets once what is sent to the parent or to the
-//     parent's group, as by dumb-init, tini -g, timeout, bellwether run and the keys of a terminal. It
-//     cannot read from a terminal, unless the parent is PID 1.
+//   - The child is in a process group of its own, so it gets only once what is sent to the parent
+//     or to the parent's group, as by dumb-init, tini -g, timeout, bellwether run and the keys of a
+//     terminal. It cannot read from a terminal, unless the parent is PID 1.
 //   - systemd signals every process of a unit by default, so the child gets a stop twice, and the second
 //     one ends programs with controller-runtime's SetupSignalHandler at once. Set KillMode=mixed.
-//   - SIGSTOP cannot be forwarded: sent to the parent, it does not stop the child. Ctrl-Z stops both.
+//   - SIGSTOP cannot be forwarded, so sent to the parent it does not stop the child. Ctrl-Z stops
+//     both.
 //
 // With the environment variable BELLWETHER_SUPERVISOR=off, Start does nothing, as for a debugger or
 // for credentials that only this process can use. A second call returns a Supervisor of the same
@@ -56,8 +57,8 @@ type openSlot struct {
 func Start() *Supervisor { return start() }
 
 // Client returns the supervisor as a client of an API server, for the field Supervisor of the
-// configurations of leases. Give it the config before LeaseConfig and before any Wrap. What it
-// cannot use is an error when the lease is made.
+// configurations of leases. Give it the config before LeaseConfig and before any Wrap. A config
+// that it cannot use is an error when the lease is made.
 func (s *Supervisor) Client(config *rest.Config) *Client { return &Client{s, config} }
 
 // Client releases leases of this process, when it has died, with the credentials of a config.
@@ -77,8 +78,8 @@ type Entry struct {
 	MinUptime time.Duration
 }
 
-// Ledger opens the memory that this process shares with its supervisor for one lease. It returns nil
-// if there is no supervisor, as of a nil Client. It is for the packages of this module.
+// Ledger opens the memory that this process shares with its supervisor for one lease. It returns
+// nil if there is no supervisor, as for a nil Client. It is for the packages of this module.
 func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
 	if c == nil {
 		return nil, nil

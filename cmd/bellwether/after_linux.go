@@ -19,14 +19,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// With --after, a bellwether is a child of a process that has cleared the host before, and that clears it if
-// the child was killed. It stands in for the parent of package supervisor, which would release the Lease
-// before the host is clear.
+// With --after, a bellwether is a child of a process that has cleared the host before and clears it again if
+// the child was killed. That process replaces the parent of package supervisor, which would release the
+// Lease before the host is clear.
 
-// host is what the child tells its parent.
+// host is how the child reports to its parent.
 type host struct{ clear *os.File }
 
-// cleared tells that there is nothing to clear when this process has ended.
+// cleared reports that nothing needs clearing when this process has ended.
 func (h *host) cleared() {
 	if h != nil {
 		_, _ = h.clear.WriteString("cleared\n")
@@ -36,7 +36,7 @@ func (h *host) cleared() {
 // hostVariable has the number of the parent.
 const hostVariable = "BELLWETHER_AFTER"
 
-// clearedHost returns in the child. The parent clears the host first, and when the child has ended.
+// clearedHost returns in the child. The parent clears the host first and again when the child has ended.
 func clearedHost(o options) *host {
 	if os.Getenv(hostVariable) == strconv.Itoa(os.Getppid()) {
 		unix.CloseOnExec(process.SupervisedFile)
@@ -81,8 +81,8 @@ func attendHost(o options) (code int) {
 	}})
 }
 
-// lockHost waits until this process is the only one of its Lease on this host, by its network namespace. It
-// would clear what the program of another one needs.
+// lockHost waits until this process is the only one of its Lease on this host (by network namespace),
+// because it would clear what another one's program needs.
 func (o *options) lockHost() error {
 	config, err := o.target()
 	if err != nil {
@@ -118,7 +118,7 @@ func (o *options) clearHost() error {
 	return err
 }
 
-// endDescendants kills what the program or the command has left, and waits until none is left, however long.
+// endDescendants kills what the program or the command has left, and waits until all have ended, however long.
 func endDescendants() {
 	for !process.EndDescendants(process.SinceBoot() + time.Minute) {
 		say("processes %v cannot be killed: waiting for their end", own())
@@ -131,7 +131,7 @@ func (o *options) clearing(parent context.Context) (context.Context, context.Can
 		fmt.Errorf("the command has not ended within %v", o.election.LeaseDuration))
 }
 
-// say prints a line. The reader of standard error may have stopped, or ended: nothing waits for it.
+// say prints a line without waiting, because the reader of standard error may have stopped or ended.
 func say(format string, values ...any) {
 	process.RunWithTimeout(func() { fmt.Fprintf(os.Stderr, "bellwether run: "+format+"\n", values...) })
 }

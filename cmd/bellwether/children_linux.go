@@ -19,8 +19,8 @@ import (
 )
 
 // children are the processes that this process has started, and the orphans of those. All of them
-// are waited for here, so that a process number is not used again while it may be signalled. Those of
-// others in this process, such as plugins for credentials, stay in its process group: see own.
+// are waited for here, so that a process number is not used again while it may be signalled. Those
+// of others in this process, such as plugins for credentials, stay in its process group (see own).
 type children struct {
 	starts chan func()
 
@@ -31,8 +31,8 @@ type children struct {
 }
 
 // adopt makes this process the parent of its children's orphans, and returns its children. They end
-// with this process: the kernel kills a child when the thread that has started it ends. So one
-// goroutine starts them all, and keeps its thread.
+// with this process, because the kernel kills a child when the thread that has started it ends. So
+// one goroutine starts them all and keeps its thread.
 func adopt(ctx context.Context) (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl", err)
@@ -64,7 +64,7 @@ func adopt(ctx context.Context) (*children, error) {
 	return c, nil
 }
 
-// child is one that was started. It leads a session, and a process group.
+// child is one that was started. It leads a session and a process group.
 type child struct {
 	pid  int
 	exit <-chan unix.WaitStatus // receives once
@@ -99,8 +99,8 @@ func (c *children) command(ctx context.Context, text string) error {
 	}
 }
 
-// start starts a process in a session of its own, which has no terminal that could stop it: as a process in
-// the background of ours, it would be stopped when it reads, or sets the terminal.
+// start starts a process in its own session, where no terminal can stop it. In the background of our
+// session, it would be stopped when it reads from the terminal or sets it.
 func (c *children) start(path string, arguments, environment []string, command bool, files ...*os.File) (child, error) {
 	var started child
 	var err error
@@ -129,8 +129,8 @@ func (c *children) start(path string, arguments, environment []string, command b
 	return started, err
 }
 
-// own returns the children that were started here, and orphans. What is in the group of this process is of
-// others, who wait for it.
+// own returns the children that were started here, and orphans. Others wait for those in the group of this
+// process.
 func own() []int {
 	return slices.DeleteFunc(process.Children(os.Getpid()), func(pid int) bool {
 		group, err := unix.Getpgid(pid)
@@ -138,7 +138,7 @@ func own() []int {
 	})
 }
 
-// reap waits for all that have ended. It reports whether none is left. The caller holds mu.
+// reap waits for all that have ended, and reports whether all have. The caller holds mu.
 func (c *children) reap() (none bool) {
 	none = true
 	for again := true; again; {
@@ -161,8 +161,8 @@ func (c *children) reap() (none bool) {
 	return none
 }
 
-// signal sends a signal to a child, unless it has ended. Its own children are its business, as in a
-// container: a program that passes signals on would have them get it twice.
+// signal sends a signal to a child, unless it has ended. As in a container, its own children do not
+// get it, because they would get it twice from a program that passes signals on.
 func (c *children) signal(to child, s unix.Signal) { c.send(to, to.pid, s) }
 
 // signalGroup sends a signal to the process group of a child, unless the child has ended.
@@ -182,11 +182,11 @@ type orphans struct {
 	told map[int]bool // to end
 }
 
-// tell sends a signal to those that have not got it yet, and to those that become orphans by it. It reports
-// whether none is left.
+// tell sends a signal to those that have not got it yet and to those that become orphans because of it. It
+// reports whether all have ended.
 //
-// In a pipe, what reads from the others ends with them. It gets the signal after them: otherwise the last
-// that they write would kill them.
+// In a pipe, what reads from the others ends with them. It gets the signal after them, because otherwise
+// the last that they write would kill them.
 func (o orphans) tell(s unix.Signal) (none bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,7 +220,7 @@ func (o orphans) tell(s unix.Signal) (none bool) {
 	return len(next) == 0
 }
 
-// end kills all children and orphans, and waits until none is left. It returns false if that takes
+// end kills all children and orphans and waits until they have ended; ended is false if that takes
 // longer. killed reports whether one of the program was killed, in this call or before.
 func (c *children) end(within time.Duration) (ended, killed bool) {
 	deadline, pause := time.Now().Add(within), time.Millisecond

@@ -13,8 +13,8 @@ import (
 // waiting is how many lines of the log may wait for their reader.
 const waiting = 1000
 
-// output writes to standard error for callers that must not wait: its reader may have stopped. If
-// too much waits, it drops what is new.
+// output writes to standard error for callers that must not wait, because its reader may have
+// stopped. If too much waits, it drops what is new.
 type output struct {
 	to     io.Writer
 	writes chan func()
@@ -50,7 +50,7 @@ func (o *output) Sync() error {
 	return nil
 }
 
-// newLog returns the log of this process: its output is the program's.
+// newLog returns the log of this process, which shares its output with the program.
 func newLog(to *output) (*zap.Logger, error) {
 	c := zap.NewProductionConfig()
 	c.DisableStacktrace = true // an error here is about the program, or the cluster

@@ -20,7 +20,7 @@ type options struct {
 	election   leaderelection.Config
 	kubeconfig string
 	grace      time.Duration
-	stop       syscall.Signal // 0: SIGTERM, or SIGINT if that has come
+	stop       syscall.Signal // if 0, SIGTERM or a SIGINT that has come
 	health     string
 	probes     string // the address at which kubelets ask
 	after      string
@@ -28,8 +28,8 @@ type options struct {
 	arguments  []string
 }
 
-// parse returns the options, or an error that names the flag, the value and the rule. It writes to help if
-// that was asked for.
+// parse returns the options, or an error that names the flag, the value and the rule. On request it
+// writes the usage to help.
 func parse(arguments []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bellwether run", flag.ContinueOnError)
@@ -95,7 +95,7 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	return o, errors.Join(errs...)
 }
 
-// once is a flag that may be given once: of two Leases, which one would be held?
+// once is a flag that may be given only once, because with two Leases it would be unclear which one is held.
 type once struct {
 	flag.Value // nil in the zero value, which package flag makes to know what a default is
 	given      bool
@@ -116,7 +116,7 @@ func (o *once) String() string {
 	return o.Value.String()
 }
 
-// find sets the path of the program. Without it, nothing may be written.
+// find sets the path of the program, without which nothing may be written.
 func (o *options) find() (err error) {
 	for flag, command := range map[string]string{"--health-command": o.health, "--after": o.after} {
 		if command == "" {

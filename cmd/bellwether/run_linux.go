@@ -80,7 +80,7 @@ func (o *options) target() (*rest.Config, error) {
 	return config, nil
 }
 
-// contend contends for the Lease until this process is to end, or its term has ended.
+// contend contends for the Lease until this process has to end or its term has ended.
 func (j *job) contend(parent *supervisor.Supervisor) error {
 	ctx, signals := newSignals(context.Background(), j.stop)
 	j.signals = signals
@@ -126,7 +126,7 @@ func (j *job) contend(parent *supervisor.Supervisor) error {
 	return err
 }
 
-// checkKillTimer returns an error if this system refuses one, which is nothing that a flag could change.
+// checkKillTimer returns an error if this system refuses one, which no flag could change.
 func checkKillTimer() error {
 	timer, err := process.NewKillTimer()
 	if err != nil {
@@ -148,10 +148,10 @@ type job struct {
 	code      int
 	began     bool                  // the program was started
 	over      chan struct{}         // closed when it has ended
-	ill       atomic.Pointer[error] // what the last health command has said; nil: nothing
+	ill       atomic.Pointer[error] // the last result of the health command, if any
 }
 
-// errLosing is why a program was ended whose Lease could not be renewed, just in time.
+// errLosing is why a program whose Lease could not be renewed was ended just in time.
 var errLosing = errors.New("the Lease could not be renewed, so the program was ended before the deadline")
 
 // run is one term. When it returns, no process of the program is left, and the host is clear.
@@ -226,8 +226,8 @@ func (j *job) attend(ctx context.Context, program child, signals <-chan syscall.
 	}
 }
 
-// end kills all processes of the program, and waits until none is left, however long: the next leader must
-// not start while one is there.
+// end kills all processes of the program and waits until they have ended, however long, because the next
+// leader must not start before.
 func (j *job) end() (killed bool) {
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		ended, killed := j.processes.end(pause)
@@ -239,7 +239,7 @@ func (j *job) end() (killed bool) {
 	}
 }
 
-// clear runs the command of --after. If it fails, this process ends: then its parent tries once more, and the
+// clear runs the command of --after. If it fails, this process ends, its parent tries once more, and the
 // Lease is not released.
 func (j *job) clear(ctx context.Context) {
 	if j.after == "" {
@@ -265,7 +265,7 @@ func (j *job) lost(err error) {
 	os.Exit(leaderelection.ExitCodeNotLeader)
 }
 
-// healthy runs the health command, until the program has ended.
+// healthy runs the health command until the program has ended.
 func (j *job) healthy(ctx context.Context) error {
 	if j.ended() {
 		return nil
@@ -290,7 +290,8 @@ func (j *job) ended() bool {
 	}
 }
 
-// ready returns what the health command has said last. A candidate is ready: it does all that it has to.
+// ready returns the last result of the health command. A candidate is always ready, because it does all
+// that it has to.
 func (j *job) ready() error {
 	if err := j.ill.Load(); err != nil {
 		return *err

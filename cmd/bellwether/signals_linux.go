@@ -16,7 +16,7 @@ import (
 
 // signals are those that this process gets. A stop ends it, others are for the program.
 type signals struct {
-	stop     syscall.Signal          // --stop-signal; 0: not given
+	stop     syscall.Signal          // --stop-signal; 0 if not given
 	terminal bool                    // this process has one, and SIGWINCH is about its window
 	end      context.CancelCauseFunc // of this process, with an [endError]
 
@@ -32,8 +32,8 @@ type endError struct {
 
 func (e endError) Error() string { return e.signal.String() }
 
-// code returns the exit code of a bellwether that has not led. Without a program that it could be for, a
-// signal that is no stop has killed it.
+// code returns the exit code of a bellwether that has not led. Without a program to pass it to, a signal
+// that is no stop has killed it.
 func (e endError) code() int {
 	if e.stop {
 		return 0
@@ -71,7 +71,7 @@ func relayed() (all []os.Signal) {
 	return all
 }
 
-// relays reports whether a signal may be for the program. The others are about this process: faults, its
+// relays reports whether a signal may be for the program. The others concern this process: faults, its
 // children, job control.
 func relays(s syscall.Signal) bool {
 	switch s {
@@ -112,7 +112,7 @@ func (s *signals) lead() <-chan syscall.Signal {
 	return program
 }
 
-// stopOf returns the signal that tells the program to end, for this reason.
+// stopOf returns the signal that asks the program to end, for this reason.
 func (s *signals) stopOf(cause error) syscall.Signal {
 	var end endError
 	switch {

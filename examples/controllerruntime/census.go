@@ -17,8 +17,8 @@ import (
 // censusName is the ConfigMap with the number of digests.
 const censusName = "digests-census"
 
-// census is a controller that is not sharded: it reads all objects, and writes one. Two of them
-// would conflict.
+// census is a controller that is not sharded, because it reads all objects and writes one. Two of
+// them would conflict.
 type census struct {
 	client    client.Client // guarded by the election
 	namespace string

@@ -1,7 +1,7 @@
 // Command controllerruntime is an operator made with controller-runtime. Every copy works on its
 // own share of the objects. For each ConfigMap with the label example.bellwether.dev/digest=wanted
-// it keeps a Secret with the digest of the ConfigMap's data. A second controller counts the
-// Secrets. It runs in one of the copies only.
+// it keeps a Secret with the digest of the ConfigMap's data. A second controller, which runs in
+// only one of the copies, counts the Secrets.
 //
 //	go run . -identity a    # after make playground, or with -kubeconfig ~/.kube/config
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// managerOptions are what both managers have in common.
+// managerOptions returns the options that both managers have in common.
 func managerOptions(namespace string) ctrl.Options {
 	return ctrl.Options{
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
@@ -31,8 +31,8 @@ func managerOptions(namespace string) ctrl.Options {
 	}
 }
 
-// serveProbes answers the kubelet's probes and serves the metrics until stop is called. A manager
-// does so only while it runs, and it runs only while this process holds its lease.
+// serveProbes answers the kubelet's probes and serves the metrics until stop is called, whereas a
+// manager does so only while this process holds its lease.
 func serveProbes(address string, r *replica.Replica, log *zap.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -51,8 +51,8 @@ func serveProbes(address string, r *replica.Replica, log *zap.Logger) (stop func
 	return func() { _ = server.Close() }, nil
 }
 
-// newLogger returns a logger that writes every line as JSON to standard output. With sampling,
-// zap's default, a journal would lose lines.
+// newLogger returns a logger that writes every line as JSON to standard output, because a journal
+// would lose lines with sampling, zap's default.
 func newLogger() (*zap.Logger, error) {
 	config := zap.NewProductionConfig()
 	config.OutputPaths, config.Sampling = []string{"stdout"}, nil

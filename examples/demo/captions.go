@@ -46,8 +46,8 @@ func (cs *captions) place(p *plot.Plot, c draw.Canvas) {
 	cs.rows = rows(from, wide)
 }
 
-// rows puts captions that begin at these places and are so wide into rows, so that none overlaps
-// another, or the line below a later one: of two that would, the earlier is above.
+// rows puts captions with these positions and widths into rows, so that none overlaps another or
+// the line below a later one. Of two that would, the earlier is above.
 func rows(from, wide []vg.Length) []int {
 	placed := make([]int, len(from))
 	var begin []vg.Length // of what is in a row

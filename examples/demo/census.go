@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// census knows which shard has which of the ConfigMaps, from a watch.
+// census records from a watch which shard has which of the ConfigMaps.
 type census struct {
 	ring string // its name
 
@@ -31,7 +31,7 @@ type census struct {
 type resident struct {
 	key     []byte    // its place on the ring
 	shard   string    // whose label it has, empty if it has none
-	leaving bool      // that shard is to let go of it
+	leaving bool      // that shard has to release it
 	owner   string    // the last shard that had it without leaving
 	free    time.Time // since when no shard has it; zero if one does
 	right   bool      // its checksum is
@@ -113,14 +113,14 @@ func (c *census) placed(n int, shards []string) (bool, error) {
 	return len(c.objects) == n, nil
 }
 
-// size is how many objects there are.
+// size is the number of objects.
 func (c *census) size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.objects)
 }
 
-// right is how many checksums are.
+// right is how many checksums are right.
 func (c *census) right() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *census) count(at time.Duration) count {
 	return now
 }
 
-// header is of the rows.
+// header is the header of the rows.
 func header(shards []string) string {
 	return fmt.Sprintf("%8s  %s%8s%8s%18s", "", columns(shards, func(s string) string { return s }), "none", "moving",
 		"right checksums")

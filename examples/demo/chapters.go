@@ -20,12 +20,12 @@ type chapter struct {
 	lacks         func(place) (what string) // that it cannot be played without
 }
 
-// nodesChapter starts a control plane of its own, with nodes.
+// nodesChapter starts its own control plane, with nodes.
 const nodesChapter = "nodes"
 
 func nothing(place) string { return "" }
 
-// noPods says why there are no Pods of ours.
+// noPods returns why there are no Pods of ours.
 func noPods(where place) string {
 	if where == foreign {
 		return "it needs nodes whose kubelets it may stop: the demo has them where it starts the control plane itself."
@@ -33,7 +33,7 @@ func noPods(where place) string {
 	return ""
 }
 
-// noLab says why there can be no BMCs.
+// noLab returns why there can be no BMCs.
 func noLab(where place) string {
 	switch {
 	case where != genuine:
@@ -46,7 +46,7 @@ func noLab(where place) string {
 	return ""
 }
 
-// noNodes says why there can be no nodes with a real kubelet.
+// noNodes returns why there can be no nodes with a real kubelet.
 func noNodes(where place) string {
 	switch err := realnode.Missing(); {
 	case where != genuine && where != own:
@@ -69,7 +69,7 @@ var chapters = []chapter{
 	{nodesChapter, "", "real kubelets; the machines of leaders lose their power (60 s)", playNodes, noNodes},
 }
 
-// choose returns the chapter that a name or a number says, all if it is empty.
+// choose returns the chapter with a name or a number, or all if that is empty.
 func choose(wanted string) ([]chapter, error) {
 	if wanted == "" {
 		return chapters, nil

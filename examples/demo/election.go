@@ -58,11 +58,11 @@ func (e *election) play(ctx context.Context) error {
 	return e.judge()
 }
 
-// supervised reports whether the daemons have supervisors. Credentials of a user's cluster may be
-// such that only the daemon itself can use them.
+// supervised reports whether the daemons have supervisors. On a user's cluster, it may be that only
+// the daemon itself can use the credentials.
 func (e *election) supervised() bool { return e.server != nil || e.cp != nil }
 
-// kill ends the leader without a word. Its supervisor has waited for it, and releases the lease.
+// kill ends the leader without warning. Its supervisor has waited for it and releases the lease.
 func (e *election) kill(ctx context.Context, leader referee.Term) (referee.Term, error) {
 	e.say(leader.Daemon, "kill -9: its parent knows that it is dead, and releases the lease")
 	at := time.Now()
@@ -101,7 +101,7 @@ func (e *election) killBoth(ctx context.Context, leader referee.Term) (referee.T
 	return next, e.launch(leader.Daemon)
 }
 
-// stop makes the leader miss its deadline without noticing, and wakes it when it has a successor.
+// stop makes the leader miss its deadline without noticing and wakes it when it has a successor.
 func (e *election) stop(ctx context.Context, leader referee.Term) (referee.Term, error) {
 	p := e.daemons[leader.Daemon]
 	e.say(leader.Daemon, "kill -STOP: for this process time stands still")
@@ -168,7 +168,7 @@ func (e *election) judge() error {
 }
 
 // launch starts a daemon, or starts it again as a kubelet does with a container that has exited.
-// Every process has an identity of its own.
+// Every process has its own identity.
 func (e *election) launch(name string) error {
 	e.launched++
 	identity := fmt.Sprintf("%s-%d", name, e.launched)

@@ -13,13 +13,12 @@ type place string
 
 const (
 	embedded place = "embedded" // an API server in memory
-	genuine  place = "real"     // etcd, Kubernetes and nodes in pretence
+	genuine  place = "real"     // etcd, Kubernetes and simulated nodes
 	foreign  place = ""         // a user's cluster
 	own      place = "own"      // that of the chapter nodes
 )
 
-// embed starts an API server in this process. The caller closes it, and removes the file of the
-// kubeconfig.
+// embed starts an API server in this process. The caller closes it and removes the file of the kubeconfig.
 func embed(ctx context.Context, namespace string) (server *apisim.Standalone, kubeconfig string, err error) {
 	server, err = apisim.Listen(ctx)
 	if err != nil {

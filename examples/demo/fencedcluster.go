@@ -68,7 +68,7 @@ func (c *fencedCluster) prepare(ctx context.Context, bmc *lab.Device) error {
 	return nil
 }
 
-// configure says how the node is fenced, as examples/fencer/configuration.yaml does: by its BMC,
+// configure sets how the node is fenced, as examples/fencer/configuration.yaml does: by its BMC,
 // with the password in a Secret.
 func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 	_, err := c.client.CoreV1().Secrets(fencerNamespace).Create(ctx, &corev1.Secret{
@@ -105,8 +105,7 @@ func (c *fencedCluster) configure(ctx context.Context, bmc *lab.Device) error {
 	return nil
 }
 
-// install makes the database, which prefers the node that will be lost, and may run on the spare
-// one.
+// install creates the database, which prefers the node that will be lost but may run on the spare one.
 func (c *fencedCluster) install(ctx context.Context) error {
 	labels := map[string]string{"app": database}
 	on := func(nodes ...string) corev1.NodeSelectorTerm {
@@ -144,7 +143,7 @@ func (c *fencedCluster) fencerConfig(ctx context.Context) (path string, err erro
 	return c.cp.Kubeconfig(config)
 }
 
-// look looks at the node, its fence and the Pod.
+// look reads the node, its fence and the Pod.
 func (c *fencedCluster) look(ctx context.Context) (sight, error) {
 	var now sight
 	node, err := c.client.CoreV1().Nodes().Get(ctx, lostNode, metav1.GetOptions{})
@@ -185,7 +184,7 @@ func (c *fencedCluster) look(ctx context.Context) (sight, error) {
 	return now, nil
 }
 
-// marks are the taints of a node that keep Pods from it.
+// marks returns the taints of a node that keep Pods from it.
 func marks(node *corev1.Node) []string {
 	var all []string
 	for _, taint := range node.Spec.Taints {
@@ -196,8 +195,8 @@ func marks(node *corev1.Node) []string {
 	return all
 }
 
-// requireUnmarked waits until the node takes Pods, as Kubernetes needs a moment to take its own
-// taints away.
+// requireUnmarked waits until the node accepts Pods, because Kubernetes needs a moment to remove
+// its own taints.
 func (c *fencedCluster) requireUnmarked(ctx context.Context) error {
 	var node *corev1.Node
 	err := wait.PollUntilContextTimeout(ctx, glance, 10*time.Second, true, func(ctx context.Context) (bool, error) {

@@ -72,7 +72,7 @@ func (f *fencing) play(ctx context.Context, bmc *lab.Device) error {
 	return f.judge(ctx)
 }
 
-// begin starts the fencer, and waits until it has read the BMC.
+// begin starts the fencer and waits until it has read the BMC.
 func (f *fencing) begin(ctx context.Context) error {
 	kubeconfig, err := f.cluster.fencerConfig(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *fencing) begin(ctx context.Context) error {
 	return sleep(ctx, calm)
 }
 
-// hang stops the machine's process: the node reports no more, and its power is on.
+// hang stops the machine's process, so that the node reports no more although its power is on.
 func (f *fencing) hang(ctx context.Context) error {
 	if err := f.cp.Node(lostNode).Pause(); err != nil {
 		return err
@@ -139,8 +139,8 @@ func (f *fencing) judge(ctx context.Context) error {
 	return nil
 }
 
-// powered is called when the BMC has switched the machine off, or on again. Off, its process is
-// gone, and not only stopped.
+// powered is called when the BMC has switched the machine off or on again. When it is off, its
+// process is gone and not only stopped.
 func (f *fencing) powered(on bool) {
 	process := f.cp.Node(lostNode)
 	do, what := process.Kill, "switched off: now its machine does nothing more"

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// history records which shards had the objects over time, and what was done to the shards. Safe for
-// concurrent use.
+// history records which shards had the objects over time and what was done to the shards. It is
+// safe for concurrent use.
 type history struct {
 	mu     sync.Mutex
 	counts []count         // guarded by mu
@@ -20,8 +20,7 @@ type history struct {
 type count struct {
 	at    time.Duration
 	works map[string]int // those that it worked on
-	// those that have its label, though it is gone or to let go of them; those without a label have
-	// ""
+	// those that have its label, though it is gone or has to release them; those without a label have ""
 	waiting map[string]int
 }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/kubelet"
 )
 
-// host has the nodes of Pods, whose kubelets it plays, and what the processes of Pods get.
+// host has the nodes of Pods, whose kubelets it plays, and what Pods' processes get.
 type host interface {
-	// about says which parts are simulated.
+	// about describes which parts are simulated.
 	about() string
 	// grant loads roles.
 	grant(ctx context.Context, manifests ...string) error
-	// kubelet returns that of a node.
+	// kubelet returns the kubelet of a node.
 	kubelet(node string) stoppable
 	// kubeconfig returns a file with the credentials of a Pod.
 	kubeconfig(ctx context.Context, pod *corev1.Pod) (name string, err error)
@@ -33,7 +33,7 @@ type stoppable interface {
 	Resume() error
 }
 
-// host returns that of the control plane.
+// host returns the host of the control plane.
 func (s *stage) host(ctx context.Context, client kubernetes.Interface) host {
 	if s.server == nil {
 		return kubernetesHost{s.cp}

@@ -80,7 +80,7 @@ func (l *life) play(ctx context.Context) error {
 	return l.judge()
 }
 
-// crash kills the leader's process. The kubelet starts the container again.
+// crash kills the leader's process, and the kubelet starts the container again.
 func (l *life) crash(ctx context.Context, leader string) (string, error) {
 	l.say(leader, "kill -9")
 	if err := l.kill(leader); err != nil {
@@ -102,8 +102,7 @@ func (l *life) crash(ctx context.Context, leader string) (string, error) {
 	return next, err
 }
 
-// evict ends the leader as a kubelet does that needs its memory. The Pod stays, and with it the
-// lock.
+// evict ends the leader as a kubelet that needs its memory does. The Pod stays, and with it the lock.
 func (l *life) evict(ctx context.Context, leader string) (string, error) {
 	l.say(leader, "is evicted: its process is ended, its Pod is Failed")
 	if err := l.kill(leader); err != nil {
@@ -124,7 +123,7 @@ func (l *life) evict(ctx context.Context, leader string) (string, error) {
 	return next, err
 }
 
-// delete deletes the leader's Pod in the foreground. Its lock is gone at once; it has still to end.
+// delete deletes the leader's Pod in the foreground. Its lock is gone at once, but the Pod still has to end.
 func (l *life) delete(ctx context.Context, leader string) (string, error) {
 	kubelet := l.host.kubelet(l.pods[leader].Spec.NodeName)
 	if err := kubelet.Pause(); err != nil { // it takes its time to end the container
@@ -186,7 +185,7 @@ func (l *life) judge() error {
 	return nil
 }
 
-// launch creates a Pod, waits until its node says that it runs, and starts its process.
+// launch creates a Pod, waits until its node reports that it runs, and starts its process.
 func (l *life) launch(ctx context.Context, name, node string) error {
 	pods := l.client.CoreV1().Pods(l.namespace)
 	pod, err := pods.Create(ctx, &corev1.Pod{

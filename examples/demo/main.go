@@ -7,14 +7,13 @@
 //   - sharding: three copies of examples/sharding share 1,000 objects. A fourth joins, one is
 //     killed, one ends. It draws which shard had the objects.
 //   - endpoints: three copies of examples/endpoints serve behind a Service. One is killed and comes
-//     back, one ends; traffic follows.
+//     back, one ends, and traffic follows.
 //   - fencing: a machine hangs. examples/fencer switches it off by its BMC, its Pod moves on, and
 //     the machine comes back. It needs Debian's packages of fence agents.
 //   - nodes: Pods on nodes with a real kubelet and containerd. The machines of two leaders lose
 //     their power. It needs root, and Debian's packages of containerd and others.
 //
-// Each reports how long it took the others to carry on, and whether two processes ever did the same
-// work at once.
+// Each reports how long the others took to carry on, and whether two processes ever did the same work at once.
 //
 //	go run .                                 # on an API server in memory: all but fencing and nodes
 //	go run . -controlplane real              # starts etcd and Kubernetes, which it builds first: all chapters

@@ -27,7 +27,7 @@ func playedInside(ctx context.Context, out *report) (played bool, err error) {
 	return true, playInside(ctx, out)
 }
 
-// playNodes plays the chapter in namespaces of its own.
+// playNodes plays the chapter in its own namespaces.
 func playNodes(ctx context.Context, _ *stage) error {
 	if err := realnode.Download(ctx, images); err != nil {
 		return err
@@ -39,7 +39,7 @@ func playNodes(ctx context.Context, _ *stage) error {
 	return err
 }
 
-// machines is a chapter: Pods on nodes with a real kubelet. Nodes lose their power.
+// machines is a chapter: Pods on nodes with a real kubelet, where nodes lose their power.
 type machines struct {
 	*stage
 	cluster *realnode.Cluster
@@ -53,8 +53,8 @@ type reign struct {
 }
 
 const (
-	daemonApp = "example-daemon" // it says with every step that it works
-	lifeApp   = "example-leader" // it says once that it works
+	daemonApp = "example-daemon" // logs with every step that it works
+	lifeApp   = "example-leader" // logs once that it works
 
 	examples = "github.com/bellwether-k8s/bellwether/examples/"
 )
@@ -110,7 +110,7 @@ func (m *machines) play(ctx context.Context) error {
 	return m.judge()
 }
 
-// loseDaemon takes the power from the node of the leader that has a Lease.
+// loseDaemon cuts the power of the node whose leader has a Lease.
 func (m *machines) loseDaemon(ctx context.Context) error {
 	old, err := m.leader(ctx, daemonApp, 0)
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *machines) loseDaemon(ctx context.Context) error {
 	return m.cluster.Ready(ctx, old.node)
 }
 
-// loseLife takes the power from the node of the leader for life. Somebody has to say that it is off.
+// loseLife cuts the power of the node with the leader for life. An operator has to confirm that it is off.
 func (m *machines) loseLife(ctx context.Context) error {
 	old, err := m.leader(ctx, lifeApp, 0)
 	if err != nil {
@@ -200,7 +200,7 @@ func (m *machines) judge() error {
 	return nil
 }
 
-// leader waits for the process of an app that has begun to lead last, after a time.
+// leader waits for the process of an app that has begun to lead last and after a time.
 func (m *machines) leader(ctx context.Context, app string, after float64) (last reign, err error) {
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true,
 		func(context.Context) (bool, error) {
@@ -230,7 +230,7 @@ func (m *machines) latest(app string) (last reign) {
 	return last
 }
 
-// reign is what is known now of one.
+// reign returns what is known of a reign now.
 func (m *machines) reign(known reign) reign {
 	m.latest(known.app)
 	for _, r := range m.reigns {
@@ -241,7 +241,7 @@ func (m *machines) reign(known reign) reign {
 	return known
 }
 
-// readLog returns when the process of a log has led, if it has.
+// readLog returns when the process of a log has led, if ever.
 func readLog(file string) (r reign, ok bool) {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -48,7 +48,7 @@ func newObjects(s *stage, ring string, count int) (*objects, error) {
 
 func objectName(i int) string { return fmt.Sprintf("bellwether-demo-%04d", i) }
 
-// create makes the ConfigMaps, without checksums.
+// create creates the ConfigMaps without checksums.
 func (o *objects) create(ctx context.Context) error {
 	const hands = 8
 	failures := make([]error, hands)
@@ -80,7 +80,7 @@ func (o *objects) edit(ctx context.Context, every time.Duration) error {
 	return nil
 }
 
-// watch tells the census of the ConfigMaps until ctx has ended.
+// watch reports the ConfigMaps to the census until ctx has ended.
 func (o *objects) watch(ctx context.Context, c *census) {
 	source := cache.NewFilteredListWatchFromClient(o.client.CoreV1().RESTClient(), "configmaps", o.namespace,
 		func(options *metav1.ListOptions) { options.LabelSelector = ours.String() })

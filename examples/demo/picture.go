@@ -41,8 +41,8 @@ type band struct {
 	height func(c count) int
 }
 
-// bands are, for each shard, those that it works on, and upon them those that wait; and last those
-// without a shard.
+// bands are, for each shard, the objects that it works on and upon them those that wait, and last
+// those without a shard.
 func bands(shards []string) []band {
 	var all []band
 	for i, shard := range shards {
@@ -118,13 +118,13 @@ func outline(counts []count, layers []band) plotter.XYs {
 	return append(shape, plotter.XY{X: shape[len(shape)-1].X}, plotter.XY{X: shape[0].X})
 }
 
-// lettering is a style with our letters.
+// lettering returns a style with our letters.
 func lettering(size vg.Length, style draw.TextStyle) draw.TextStyle {
 	style.Font.Size, style.Font.Variant, style.Color = size, "Sans", ink
 	return style
 }
 
-// every puts ticks, with their values, so far apart.
+// every puts ticks with their values step apart.
 func every(step float64) plot.Ticker {
 	return plot.TickerFunc(func(least, most float64) []plot.Tick {
 		var ticks []plot.Tick

@@ -14,8 +14,8 @@ const (
 	reminder = 10 * time.Second // between two assurances that something is still being done
 )
 
-// report prints the output of the demo: plain text, with no line wider than a terminal. Safe for
-// concurrent use.
+// report prints the output of the demo as plain text, with no line wider than a terminal. It is
+// safe for concurrent use.
 type report struct {
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
@@ -47,7 +47,7 @@ func (r *report) lines(text string) {
 	}
 }
 
-// Write prints whole lines of others.
+// Write prints whole lines from other writers.
 func (r *report) Write(text []byte) (int, error) {
 	r.lines(string(text))
 	return len(text), nil
@@ -72,7 +72,7 @@ func (r *report) during(what string, do func() error) error {
 }
 
 // wrap breaks a text between words, into a first line and others with at most this many columns.
-// Text in columns stays so if it fits. A wider word, such as a path, has a line of its own. Control
+// Text in columns stays so if it fits. A wider word, such as a path, gets its own line. Control
 // characters become blanks.
 func wrap(text string, first, others int) []string {
 	text = strings.Map(func(c rune) rune {

@@ -26,8 +26,8 @@ const (
 )
 
 // servers of the chapter, and the addresses under which they publish themselves. The addresses are
-// from a range reserved for documentation: Kubernetes publishes no loopback addresses. There is no
-// kube-proxy here, so the chapter's client gets the real ports.
+// from a range reserved for documentation, because Kubernetes publishes no loopback addresses.
+// Without kube-proxy, the chapter's client gets the real ports.
 var servers = []string{"a", "b", "c"}
 
 func addressOf(server string) netip.Addr {
@@ -95,7 +95,7 @@ func (d *serving) remove(ctx context.Context) error {
 	return errors.Join(slices.DeleteFunc(errs, apierrors.IsNotFound)...)
 }
 
-// published returns the servers that the Service has.
+// published returns the servers of the Service.
 func (d *serving) published(ctx context.Context) ([]string, error) {
 	list, err := d.client.DiscoveryV1().EndpointSlices(d.namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + demoService})
@@ -150,7 +150,7 @@ func (d *serving) launch(server string) error {
 	return err
 }
 
-// begin starts all.
+// begin starts all servers.
 func (d *serving) begin(ctx context.Context) error {
 	at := time.Now()
 	if err := errors.Join(d.launch("a"), d.launch("b"), d.launch("c")); err != nil {
@@ -163,7 +163,7 @@ func (d *serving) begin(ctx context.Context) error {
 	return nil
 }
 
-// kill ends one without a word.
+// kill ends one without a withdrawal.
 func (d *serving) kill(ctx context.Context) error {
 	d.say("b", "kill -9")
 	d.traffic.mark()
@@ -225,7 +225,7 @@ func (d *serving) end(ctx context.Context) error {
 	return nil
 }
 
-// await waits until these are published, and prints a row every second.
+// await waits until these are published and prints a row every second.
 func (d *serving) await(ctx context.Context, want ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -20,10 +20,10 @@ const (
 	objectCount = 1000
 )
 
-// cast are all the shards there ever are.
+// cast are all shards of the chapter.
 var cast = []string{"a", "b", "c", "d"}
 
-// sharding is a chapter: copies of examples/sharding, which share the ConfigMaps out among them.
+// sharding is a chapter: copies of examples/sharding, which divide the ConfigMaps among them.
 type sharding struct {
 	*stage
 	objects *objects
@@ -147,7 +147,7 @@ func (d *sharding) end(ctx context.Context) error {
 	return nil
 }
 
-// step changes the shards, and waits until every object is with its owner again. In the picture it
+// step changes the shards and waits until every object is with its owner again. In the picture it
 // is called label.
 func (d *sharding) step(ctx context.Context, name, label string, act func() error) error {
 	d.census.mark()
@@ -169,7 +169,7 @@ func (d *sharding) step(ctx context.Context, name, label string, act func() erro
 	return nil
 }
 
-// await waits until something is true, and prints the table once in a while.
+// await waits until reached returns true, and prints the table once in a while.
 func (d *sharding) await(ctx context.Context, reached func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -245,7 +245,7 @@ func (d *sharding) record(ctx context.Context) {
 	}
 }
 
-// draw makes the picture of it.
+// draw makes a picture of the history.
 func (d *sharding) draw() error {
 	if d.picture == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// glance is how often one looks at the cluster.
+// glance is the interval between two looks at the cluster.
 const glance = 50 * time.Millisecond
 
 // sight is the state of a node, its fence and a Pod on the API server.
@@ -18,11 +18,11 @@ type sight struct {
 	ready   bool // the node is
 	marked  bool // the node has the fence's taint
 	phase   v1alpha1.Phase
-	pod     types.UID // of that which is there, empty if none is
+	pod     types.UID // of the present Pod, empty without one
 	podNode string    // where it runs; empty if it does not
 }
 
-// news is something to be told.
+// news is a change to report.
 type news struct{ who, what string }
 
 // phases describes each phase of a fence.

@@ -24,12 +24,12 @@ const (
 // nodes of the control plane that the demo starts.
 var nodes = []string{"one", "two", "three"}
 
-// stage runs the processes of a chapter, and reports about them.
+// stage runs the processes of a chapter and reports on them.
 type stage struct {
-	cp                    *e2e.ControlPlane  // nil: not on one of ours
-	server                *apisim.Standalone // nil: not on one in memory
+	cp                    *e2e.ControlPlane  // nil unless it is one of ours
+	server                *apisim.Standalone // nil unless it is in memory
 	kubeconfig, namespace string
-	picture               string // file for one of the chapter; empty: none
+	picture               string // file for one of the chapter; may be empty
 	group                 *e2e.Group
 	program               string
 	dir                   string // for logs and the like
@@ -62,8 +62,8 @@ func (s *stage) run(name string, note func(line string), args ...string) (*e2e.P
 	return s.startWatched(s.command(name, note, args...))
 }
 
-// startWatched starts a program. If it refuses to work, as with a flag that is wrong, the chapter ends:
-// it would wait for what does not come.
+// startWatched starts a program. If it refuses to work, for example because of a wrong flag, the
+// chapter ends instead of waiting for what never comes.
 func (s *stage) startWatched(command e2e.Command) (*e2e.Process, error) {
 	p, err := s.group.Start(command)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *stage) startWatched(command e2e.Command) (*e2e.Process, error) {
 	return p, nil
 }
 
-// watch ends the chapter if a process ends as programs do that refuse to work.
+// watch ends the chapter if a process ends like a program that refuses to work.
 func (s *stage) watch(name string, p *e2e.Process) {
 	done := p.Done()
 	s.watching.Go(func() {
@@ -123,7 +123,7 @@ func (s *stage) say(who, format string, args ...any) {
 	s.line(fmt.Sprintf("%6.2f s  %s  ", time.Since(s.start).Seconds(), who), format, args...)
 }
 
-// result keeps one for the end.
+// result keeps a result for the end.
 func (s *stage) result(format string, times ...any) {
 	for i, d := range times {
 		times[i] = d.(time.Duration).Round(time.Millisecond)

@@ -67,7 +67,7 @@ func (t *traffic) send(ctx context.Context) {
 	}
 }
 
-// request asks a server, on a connection of its own.
+// request asks a server on a separate connection.
 func request(ctx context.Context, url string) error {
 	client := &http.Client{Timeout: answer, Transport: &http.Transport{DisableKeepAlives: true}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -120,7 +120,7 @@ func (t *traffic) since() outcome {
 	return t.marked
 }
 
-// trafficHeader is of the rows.
+// trafficHeader is the header of the rows.
 func trafficHeader(servers []string) string {
 	return fmt.Sprintf("%8s  %s%8s  %s", "", columns(servers, func(s string) string { return s }), "failed",
 		"published")

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/endpoints -addresses 192.0.2.1    # after make playground, or with -kubeconfig ~/.kube/config
 //
-// On SIGTERM or Ctrl-C it withdraws, keeps answering for a while, because clients learn of the
+// On SIGTERM or Ctrl-C it withdraws, keeps answering for a while because clients learn of the
 // withdrawal a moment later, and exits with 0.
 package main
 

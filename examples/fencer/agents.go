@@ -12,8 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
 )
 
-// agents returns what runs the fence agents: this process, or Jobs (jobs.yaml) if there is an image
-// for them.
+// agents returns what runs the fence agents: this process, or Jobs (jobs.yaml) if the flags name an
+// image for them.
 type agents struct {
 	here fenceagents.Config
 	jobs fencejobs.Config

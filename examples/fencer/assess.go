@@ -15,8 +15,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 )
 
-// assess reports what would happen to each node. It reads the devices from this process, and
-// changes nothing.
+// assess reports what would happen to each node. It reads the devices from this process and changes nothing.
 func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, agents agents) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -43,12 +42,12 @@ func assess(ctx context.Context, config *rest.Config, fencer fencing.Config, age
 	return report(all)
 }
 
-// powerless is the elector of a process that only assesses: it never leads.
+// powerless is the elector of a process that only assesses and never leads.
 type powerless struct{}
 
 func (powerless) Remaining() time.Duration { return 0 }
 
-// report prints what would happen to each node. It returns whether all nodes could be fenced.
+// report prints what would happen to each node. Its error names nodes that could not be fenced.
 func report(all []fencing.Assessment) error {
 	bad := map[string]bool{}
 	for _, a := range all {

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// serveHealth answers the kubelet's probes and serves the metrics until stop is called, also while
-// this process is a candidate. Both probes ask alive: a candidate is ready to take over.
+// serveHealth answers the kubelet's probes and serves the metrics until stop is called, even while
+// this process is a candidate. Both probes ask alive, because a candidate is ready to take over.
 func serveHealth(
 	address string, alive func(*http.Request) error, metrics prometheus.Gatherer, log *zap.Logger,
 ) (stop func(), err error) {

@@ -1,16 +1,15 @@
-// Command fencer takes lost nodes out of service. It cuts their power with the configured fence
-// agents, releases their Pods, and switches them on again. Run two copies, on different nodes: one
-// of them works.
+// Command fencer takes lost nodes out of service: it cuts their power with the configured fence agents,
+// releases their Pods, and switches them on again. Run two copies on different nodes: one of them works.
 //
-// From a machine outside of the cluster that has the fence agents installed, with a configuration
-// in the namespace fencer:
+// From a machine outside the cluster that has the fence agents installed, with a configuration in
+// the namespace fencer:
 //
 //	go run -C examples/fencer . -kubeconfig ~/.kube/config -outside-cluster -namespace fencer -assess
 //
 // prints what it would do. Without -assess it fences.
 //
-// It exits with 75 when it loses the lead. It exits with 1 when its own node has failed, or when
-// -assess finds a node that could not be fenced. On SIGTERM it ends its work and exits with 0.
+// It exits with 75 when it loses the lead, and with 1 when its own node has failed or when -assess
+// finds a node that could not be fenced. On SIGTERM it ends its work and exits with 0.
 package main
 
 import (

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// serveHealth answers the kubelet's probes until stop is called, also while this process is a
-// candidate. Both ask alive: a candidate is ready to take over.
+// serveHealth answers the kubelet's probes until stop is called, even while this process is a
+// candidate. Both ask alive, because a candidate is ready to take over.
 func serveHealth(address string, alive func(*http.Request) error, log *zap.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil

@@ -1,4 +1,4 @@
-// Command leaderelection is a highly available daemon. Run any number of copies: one of them works.
+// Command leaderelection is a highly available daemon. Run any number of copies; one of them works.
 //
 //	go run ./examples/leaderelection    # after make playground, or with -kubeconfig ~/.kube/config
 //
@@ -100,8 +100,8 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// work is the place for your daemon, and for its requests by the client. It starts with fresh reads,
-// and returns soon after ctx ends.
+// work is the place for your daemon and its requests by the client. It starts with fresh reads and
+// returns soon after ctx ends.
 func work(ctx context.Context, elector *leaderelection.Elector, _ kubernetes.Interface, interval time.Duration,
 	log *zap.Logger,
 ) error {

@@ -1,4 +1,4 @@
-// Command leaderforlife is a daemon that runs in several Pods. One of them works, until it ends.
+// Command leaderforlife is a daemon that runs in several Pods. One Pod works until it ends.
 package main
 
 import (
@@ -26,8 +26,8 @@ func main() {
 	<-ctx.Done()
 }
 
-// outside has the options of a process that acts for a Pod, as in the tests of this project. In a
-// Pod, Become needs none.
+// outside returns the options of a process that acts for a Pod, as in the tests of this project. In
+// a Pod, Become needs no options.
 func outside(log *zap.Logger) []leader.Option {
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {

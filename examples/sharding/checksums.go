@@ -55,7 +55,7 @@ func (c *checksums) run(ctx context.Context) error {
 	return shard.RunController(ctx, c.shard, informer, c.workers, c.reconcile)
 }
 
-// reconcile is called while no other process can work on m. It writes with ctx. ctx ends when
+// reconcile is called while no other process can work on m. It writes with ctx, which ends when
 // another process may work on m.
 func (c *checksums) reconcile(ctx context.Context, m *corev1.ConfigMap) error {
 	if c.journal {

@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// health answers the kubelet's probes, also while this process waits for its lease, and before
-// there is a replica. It is alive unless it still works after it has lost its lease. It is ready
+// health answers the kubelet's probes, even while this process waits for its lease and before the
+// replica exists. The process is alive unless it still works after it has lost its lease, and ready
 // while it is a shard.
 type health struct {
 	replica atomic.Pointer[replica.Replica]

@@ -2,8 +2,8 @@ package main
 
 import "go.uber.org/zap"
 
-// newLogger returns a logger that writes every line as JSON to standard output. With sampling,
-// zap's default, a journal would lose lines.
+// newLogger returns a logger that writes every line as JSON to standard output, because a journal
+// would lose lines with sampling, zap's default.
 func newLogger() (*zap.Logger, error) {
 	config := zap.NewProductionConfig()
 	config.OutputPaths, config.Sampling = []string{"stdout"}, nil

@@ -1,6 +1,6 @@
-// Command sharding is a controller. Every copy works on its own share of the objects. It writes the
-// checksum of each ConfigMap with the label checksum=wanted into an annotation. Run any number of
-// copies, each with an identity of its own.
+// Command sharding is a controller that writes the checksum of each ConfigMap with the label
+// checksum=wanted into an annotation. Run any number of copies, each with its own identity; every
+// copy works on its own share of the objects.
 //
 //	go run ./examples/sharding -identity a -journal    # after make playground, or with -kubeconfig ~/.kube/config
 //

@@ -1,11 +1,11 @@
 // Package agent is the interface between a fencing controller and the devices that give machines
-// power, storage or network: read one plug, and switch it.
+// power, storage or network. It reads a plug, and switches it.
 //
-// The result of a command proves nothing. A device may acknowledge a command that it does not
-// execute, execute it at the second request only, or execute it after the agent was killed. A fence
-// therefore believes only readings that a later call has taken, and repeats a command only after
-// the time in which the device may still execute the last one. An Agent only passes commands and
-// answers on: it neither retries nor interprets.
+// The result of a command proves nothing, because a device may acknowledge a command without
+// executing it, execute it only at the second request, or execute it after the agent was killed. A
+// fence therefore believes only readings that a later call has taken, and repeats a command only
+// after the time in which the device may still execute the last one. An Agent only passes on
+// commands and answers; it neither retries nor interprets.
 package agent
 
 import (
@@ -23,12 +23,12 @@ import (
 // at it.
 var ErrAlive = errors.New("agent: something of it is still alive, and could not be ended")
 
-// ErrAlready is returned by Agent.Switch if the plug was found as the command asks for, so that nothing was
-// sent.
+// ErrAlready is returned by Agent.Switch if the plug was already in the requested state, so that
+// nothing was sent.
 var ErrAlready = errors.New("agent: the plug was so already, and nothing was sent")
 
-// ErrNoEffect is returned by Agent.Switch if the plug was found otherwise, the command was sent, and the
-// agent has seen no effect in its time.
+// ErrNoEffect is returned by Agent.Switch if the plug was in the other state, the command was sent,
+// and the agent saw no effect in time.
 var ErrNoEffect = errors.New("agent: the command was sent, and no effect was seen")
 
 // Agent reads and switches devices of one or many kinds. It must be safe for concurrent use.
@@ -37,9 +37,10 @@ type Agent interface {
 	// PowerUnknown and an error.
 	Power(ctx context.Context, target Target) (Power, error)
 	// Switch sends one command. It returns when the agent has ended, or when ctx has ended and
-	// everything that the agent has started is dead, or ErrAlive. No error says whether the plug was or
-	// will be switched. But nil and ErrNoEffect say that the command was sent, to a plug that was not
-	// so yet; off by an agent without [Metadata].OffIsProof counts only after that.
+	// everything that the agent has started is dead, or else ErrAlive. No error shows whether the
+	// plug was or will be switched, but nil and ErrNoEffect mean that the command was sent to a
+	// plug in the other state. Off by an agent without [Metadata].OffIsProof counts only after
+	// that.
 	Switch(ctx context.Context, target Target, command Command) error
 }
 
@@ -57,7 +58,7 @@ type Target struct {
 
 // Command is a command to a device.
 type Command struct {
-	// ID identifies the operation. A call with the same ID is the same operation, also after a
+	// ID identifies the operation. A call with the same ID is the same operation, even after a
 	// restart of the controller.
 	ID     string
 	Action Action
@@ -65,8 +66,8 @@ type Command struct {
 	Timeout time.Duration
 }
 
-// Parameters are names and values for an agent. They may be secret, so that printing, logging and
-// encoding show their names only.
+// Parameters are names and values for an agent. The values may be secret, so printing, logging and
+// encoding show only the names.
 type Parameters struct{ values map[string]string }
 
 // NewParameters returns a copy of values as Parameters.
@@ -92,5 +93,5 @@ func (p Parameters) String() string { return fmt.Sprintf("parameters %v", p.Name
 // MarshalText encodes the names only.
 func (p Parameters) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// LogValue is for slog: the names only.
+// LogValue returns only the names for slog.
 func (p Parameters) LogValue() slog.Value { return slog.StringValue(p.String()) }

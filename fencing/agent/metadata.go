@@ -8,16 +8,16 @@ type Metadata struct {
 	Name string
 	// Parameters that the agent takes, deprecated ones included.
 	Parameters []ParameterSpec
-	// Actions that the agent knows. If any are listed, off, on and status must be among them.
-	// Empty: unknown.
+	// Actions that the agent supports. If any are listed, off, on and status must be among them.
+	// Empty if unknown.
 	Actions []string
 	// MinSettle is the shortest time to wait until an accepted command has taken effect: the time
-	// that the slowest device needs, plus 10 s. 0: unknown; 10 s is used.
+	// that the slowest device needs, plus 10 s. 0 if unknown; then 10 s is used.
 	MinSettle time.Duration
-	// OffIsProof says that the agent reads off only what cannot go on: the machine has lost its power,
-	// the virtual machine has ended, or the port is closed. If it is not set, off is ambiguous: it may
-	// be that of a suspended machine, and proves something only after the fence's own command was sent
-	// to a machine that was on.
+	// OffIsProof is set if the agent reads off only what cannot continue: the machine has lost its
+	// power, the virtual machine has ended, or the port is closed. If it is not set, a suspended
+	// machine may also read off, so that off proves something only after the fence's own command
+	// was sent to a machine that was on.
 	OffIsProof bool
 }
 

@@ -3,7 +3,7 @@ package agent
 // Action is a command to a device.
 type Action string
 
-// Commands to devices. There is no reboot: a device is proved off before it is switched on.
+// Commands to devices. There is no reboot, because a device is proved off before it is switched on.
 const (
 	ActionOff Action = "off"
 	ActionOn  Action = "on"

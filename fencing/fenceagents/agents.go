@@ -42,17 +42,17 @@ type Config struct {
 	// Path is the PATH of the programs, where they find others such as ipmitool. Default: the
 	// directories of the system.
 	Path string
-	// Environment has further variables for the programs, as KEY=value: those of a cloud's library,
-	// such as AWS_REGION or REQUESTS_CA_BUNDLE. Do not put secrets into it: other processes of the
-	// machine can read it.
+	// Environment has further variables for the programs, as KEY=value, such as AWS_REGION or
+	// REQUESTS_CA_BUNDLE for a cloud's library. Do not put secrets into it, because other processes
+	// of the machine can read it.
 	Environment []string
 	// Timeout of readings whose context has no deadline, and of commands without one. Default: 30 s.
 	Timeout time.Duration
-	// Logger gets an entry at level Debug for each run of a program. Nil: no logs.
+	// Logger gets an entry at level Debug for each run of a program. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 
-// Agents runs fence agents. It is safe for concurrent use. It does not limit how many run at the
+// Agents runs fence agents. It is safe for concurrent use, and does not limit how many run at the
 // same time.
 type Agents struct {
 	config Config
@@ -171,8 +171,8 @@ func (c Config) left(ctx context.Context) time.Duration {
 	return c.Timeout
 }
 
-// Switch sends one command. Some agents repeat an on that shows no effect; none repeats an off. It
-// sends nothing if it has to read the agent's metadata first and that takes long, as the caller has
+// Switch sends one command. Some agents repeat an on that shows no effect, but no agent repeats an
+// off. It sends nothing if reading the agent's metadata first takes long, because the caller has
 // checked the node just before the call.
 func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	if command.Action != agent.ActionOff && command.Action != agent.ActionOn {

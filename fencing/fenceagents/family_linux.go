@@ -28,8 +28,8 @@ type family struct {
 func (f family) killGroup() { _ = syscall.Kill(-f.leader, syscall.SIGKILL) }
 
 // end kills all processes repeatedly until none is found, because a process may start another one
-// before it dies. It returns those that are still there after some patience. The leader must have ended,
-// and must not have been reaped.
+// before it dies. It returns those that are still there after some patience. The leader must have
+// ended, but not been reaped.
 func (f family) end(patience time.Duration) (alive []int) {
 	seen := map[int]status{}
 	born, _ := look(f.leader)
@@ -59,10 +59,10 @@ func (f family) kill(pid int, seen status) {
 	}
 }
 
-// members lists those that have not ended, and adds them to seen. Those that have, and have become
-// this process' own since their parent has ended too, are reaped: the first process of a container
-// would collect them otherwise. Among those that have been started since then, there may be some
-// that are changing, and may be members.
+// members lists those that have not ended, and adds them to seen. It reaps ended ones that became
+// children of this process because their parent has ended; as the first process of a container, it
+// would otherwise collect them. changing reports whether a process that was started since then is
+// changing, and may be a member.
 func (f family) members(seen map[int]status, since uint64) (members []int, changing bool) {
 	directory, err := os.Open("/proc")
 	if err != nil {
@@ -98,9 +98,9 @@ func (f family) members(seen map[int]status, since uint64) (members []int, chang
 	return members, changing
 }
 
-// has says whether a process is one of the family, and whether all was read by which that shows:
-// one that executes a program has no environment for a moment, and what is read of it then is
-// empty, or cut off.
+// has reports whether a process is a member of the family, and whether everything was read that
+// shows it: for a moment, a process that executes a program has no environment, or one that reads
+// as cut off.
 func (f family) has(pid int, s status) (member, whole bool) {
 	if s.group == f.leader {
 		return true, true
@@ -123,8 +123,8 @@ type status struct {
 	parent, group int
 	start         uint64 // distinguishes it from an earlier process with its ID
 	ended         bool
-	bare          bool // it has no memory, and will not get any: a thread of the kernel, or its first thread has ended
-	memory        bool // it has what a program has: the kernel tells where the code is when all the rest is there
+	bare          bool // without memory for good: a thread of the kernel, or its first thread has ended
+	memory        bool // it has what a program has: the kernel shows where the code is once the rest is there
 	environment   int  // its length in memory
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// known is the cached metadata of a program, with the file that it is from.
+// known is the cached metadata of a program, with its file.
 type known struct {
 	file     os.FileInfo
 	metadata agent.Metadata

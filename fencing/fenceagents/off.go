@@ -1,9 +1,9 @@
 package fenceagents
 
-// provingOff are the programs that print OFF only for what cannot go on: the machine has no power, the
-// virtual machine has ended, the port is closed. Others print it also for what is suspended, for what is not
-// there, or for whatever else they do not know. docs/fencing.md has a table of all, with what they call off.
-// It holds for one plug: lists are refused, as is missing_as_off.
+// provingOff are the programs that print OFF only for what cannot continue: the machine has no
+// power, the virtual machine has ended, or the port is closed. Others also print it for what is
+// suspended, missing or in a state unknown to them. The table in docs/fencing.md shows what each
+// program calls off. It holds for one plug, because lists and missing_as_off are refused.
 var provingOff = []string{
 	// BMCs and chassis
 	"fence_bladecenter", "fence_drac5", "fence_hds_cb", "fence_hpblade", "fence_idrac", "fence_ilo", "fence_ilo2",

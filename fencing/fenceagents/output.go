@@ -80,7 +80,7 @@ func newStream(sink io.Writer) (*stream, error) {
 }
 
 // finish returns when the sink has everything. It reports whether another process still holds the
-// writer after some patience.
+// writer after patience.
 func (s *stream) finish(patience time.Duration) (held bool) {
 	_ = s.writer.Close()
 	_ = s.reader.SetReadDeadline(time.Now().Add(patience))

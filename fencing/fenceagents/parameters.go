@@ -34,7 +34,7 @@ var refused = map[string]string{
 
 const runsPrograms = "has programs executed"
 
-// Names that end like those of programs, but are not.
+// Names that end like those of programs, but name none.
 var paths = []string{"api_path", "store_path"}
 
 // refusal returns the reason why a parameter is refused, or "".
@@ -49,11 +49,12 @@ func refusal(name string) string {
 	return ""
 }
 
-// normal is the form in which names of parameters are compared: agents treat "-" as "_".
+// normal returns the form in which names of parameters are compared, because agents treat "-" as
+// "_".
 func normal(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
-// maxInput is less than the capacity of any pipe: an agent gets everything or nothing, never a part
-// of a plug's number.
+// maxInput is less than the capacity of any pipe, so that an agent gets everything or nothing,
+// never a part of a plug's number.
 const maxInput = 32 << 10
 
 // compose returns the input of an agent. The error names every invalid parameter, without values.
@@ -139,8 +140,8 @@ var (
 	untruths = []string{"0", "no", "off", "false"}
 )
 
-// truth returns the value that an agent gets for true or false; empty: none, because many agents
-// treat any value as true.
+// truth returns the value that an agent gets for true or false. It is empty if the parameter is not
+// sent, because many agents treat any value as true.
 func truth(parameter agent.ParameterSpec, value string) string {
 	switch {
 	case slices.Contains(truths, strings.ToLower(value)):

@@ -20,7 +20,7 @@ type program struct {
 	patience    time.Duration // how long what was killed may take to be gone
 }
 
-// ended is the end of a run. With an error, the outcome does not count.
+// ended has the outcome of a run, which does not count if there is an error.
 type ended struct {
 	outcome outcome
 	err     error
@@ -122,8 +122,7 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	held := out.finish(p.patience)
 	held = complaints.finish(p.patience) || held
 	if command.ProcessState == nil {
-		// code that waits for all children of this process, or ignores SIGCHLD, has taken the end
-		// of ours
+		// code that waits for all children of this process, or ignores SIGCHLD, has reaped ours
 		return ended{err: fmt.Errorf("%w, perhaps: other code in this process has waited for it: %w", errAlive, err)}
 	}
 	e := ended{

@@ -7,7 +7,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// answer is the end of a program, with its error output without secrets.
+// answer has how a program ended, with its error output without secrets.
 type answer struct {
 	outcome
 	complaint string

@@ -20,13 +20,14 @@ var harmless = []string{
 	"cmd_prompt", "redfish_uri", "systems_uri", "api_path", "separator", "plug_separator", "switch", "namespace",
 }
 
-// plainTypes are types whose values are no secrets, unless the name of their parameter says
-// otherwise. Any other type, or none, may be that of a password.
+// plainTypes are types whose values are no secrets, unless the name of their parameter suggests
+// one. Any other type, or a missing one, may be that of a password.
 var plainTypes = []agent.ParameterType{
 	agent.TypeBoolean, agent.TypeInteger, agent.TypeSecond, agent.TypeSelect,
 }
 
-// short values are numbers and abbreviations, unless the name of their parameter says otherwise.
+// short is the length up to which values are numbers and abbreviations, unless the name of their
+// parameter suggests a secret.
 const short = 4
 
 func secretive(name string) bool {
@@ -38,9 +39,9 @@ func secretive(name string) bool {
 	)
 }
 
-// scrub returns the end of an agent's standard error. The reason is usually at the end. If the agent has
-// something that might be a secret, only words that agents complain with are left: libraries encode a secret
-// in more ways than can be listed.
+// scrub returns the end of an agent's standard error, where the reason usually is. If the agent has
+// something that might be a secret, only words that agents complain with are left, because
+// libraries encode a secret in more ways than can be listed.
 func scrub(written tail, metadata agent.Metadata, parameters agent.Parameters) string {
 	text := string(written.kept)
 	secrets := secrets(metadata, parameters)

@@ -1,7 +1,7 @@
 package fenceagents
 
-// vocabulary has the words that agents, and the libraries and programs that they use, complain with. They are
-// in lower case.
+// vocabulary has the words, in lower case, that agents and the libraries and programs that they use
+// complain with.
 const vocabulary = `
 a able aborted above absent accepted access accessible account action address after agent agentx agreement alert
 algorithm allocate allocated already an and another api are argument arguments ascii at attached attempt attribute

@@ -14,8 +14,8 @@ import (
 
 // Config configures [New]. All controllers that may lead must have the same Config.
 type Config struct {
-	// Namespace of the Jobs. Use one for them alone: a user who may create Jobs or Pods in it, or
-	// read its Secrets, can switch machines. Required.
+	// Namespace of the Jobs. Use it for nothing else, because a user who may create Jobs or Pods in
+	// it, or read its Secrets, can switch machines. Required.
 	Namespace string
 	// Image has the fence agents and the program fencejob, in the version of this package.
 	// Required.
@@ -29,11 +29,11 @@ type Config struct {
 	Resources corev1.ResourceRequirements
 
 	// Pod has what pods need in this cluster:
-	//   - Labels and Annotations, which Jobs get too.
+	//   - Labels and Annotations, which Jobs also get.
 	//   - Spec.NodeSelector and Tolerations for the nodes from which the devices can be reached. A
 	//     pod never runs on the node that it is about.
-	//   - Spec.PriorityClassName. Nothing can be fenced if there is no capacity for the pods:
-	//     consider system-cluster-critical.
+	//   - Spec.PriorityClassName. Consider system-cluster-critical, because nothing can be fenced
+	//     without capacity for the pods.
 	//   - Spec.HostNetwork, for devices that can be reached only from the network of a node, with
 	//     DNSPolicy, DNSConfig and HostAliases.
 	//   - Spec.SecurityContext.RunAsUser, the user ID of the agents. Default: 65532; never root.
@@ -45,7 +45,7 @@ type Config struct {
 
 	// StartWithin is how long a pod may take to send a command or to read. It covers the API
 	// server, the Job controller, the scheduler and the kubelet. Nothing is sent later. The node
-	// was checked before: a node that returns within this time loses its power nevertheless.
+	// was checked before, so a node that returns within this time loses its power nevertheless.
 	// Default: 10 s.
 	StartWithin time.Duration
 	// AnswerWithin is the maximum age of an answer when it arrives. An older answer is no reading.
@@ -65,7 +65,7 @@ type Config struct {
 	// readings are deleted at once. Whole seconds. Default: 1 h.
 	KeepFor time.Duration
 
-	// Logger gets an entry at level Debug for each Job. Nil: no logs.
+	// Logger gets an entry at level Debug for each Job. If nil, nothing is logged.
 	Logger *zap.Logger
 }
 

@@ -28,8 +28,8 @@ type ExecuteConfig struct {
 }
 
 // Execute executes the request of a Job in its pod, and writes the answer to the termination
-// message. The program fencejob only calls it. The error sets the exit code; the answer contains it
-// too.
+// message. The program fencejob only calls it. The error, which the answer also contains, sets the
+// exit code.
 func Execute(ctx context.Context, c ExecuteConfig) error {
 	if c.Agents == nil || c.Node == "" {
 		return fmt.Errorf("fencejobs: Agents and Node: required (got %v and %q)", c.Agents, c.Node)

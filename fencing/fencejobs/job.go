@@ -121,7 +121,8 @@ func podSpec(r request, secret string, c Config) corev1.PodSpec {
 	return spec
 }
 
-// awayFrom keeps a pod off a node, by its name: labels can be missing or wrong. No node: nil.
+// awayFrom keeps a pod off a node by its name, because labels can be missing or wrong. It returns
+// nil without a node.
 func awayFrom(node string) *corev1.Affinity {
 	if node == "" {
 		return nil

@@ -68,7 +68,7 @@ func (j *Jobs) Power(ctx context.Context, target agent.Target) (agent.Power, err
 	return power, nil
 }
 
-// Metadata describes an agent, with a Job unless the result of the last 10 min is cached. It omits
+// Metadata describes an agent, with a Job unless a result of the last 10 min is cached. It omits
 // refused parameters and texts for people.
 func (j *Jobs) Metadata(ctx context.Context, name string) (agent.Metadata, error) {
 	j.mu.Lock()
@@ -141,10 +141,10 @@ func (j *Jobs) reading(
 	return r, err
 }
 
-// Switch sends the command with one Job, which has the command's ID as its name. The Job may exist
-// already, created by another process or by a request of this one that had no answer. Switch
+// Switch sends the command with one Job, which has the command's ID as its name. The Job may
+// already exist, created by another process or by a request of this one that had no answer. Switch
 // returns when the agent has ended and its pod cannot run again. Otherwise it returns after ctx has
-// ended, and not before the time in which a pod may send anything is over. The error does not say
+// ended, but not before the time is over in which a pod may send anything. The error does not show
 // whether the plug was switched.
 func (j *Jobs) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	now, timeout := time.Now(), cmp.Or(command.Timeout, j.config.Timeout)
@@ -208,7 +208,7 @@ func (j *Jobs) log(r request, began time.Time, err error) {
 	)
 }
 
-// failure returns the error of a call, without secrets. Nil if err is nil.
+// failure returns the error of a call, without secrets, or nil if err is nil.
 func failure(r request, err error) error {
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ const (
 // sends reports whether it is a command.
 func (a action) sends() bool { return a == switchOff || a == switchOn }
 
-// version is that of requests and answers.
+// version is the version of requests and answers.
 const version = 1
 
 // request is the request to a pod, in a file. It has secrets.

@@ -9,8 +9,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// needRights has the rights that Jobs need reviewed together with those of the controller that ctx
-// belongs to, once in a term. Without a controller it does nothing.
+// needRights requests, once in a term, a review of the rights that Jobs need with those of the
+// controller that ctx belongs to. Without a controller it does nothing.
 func (j *Jobs) needRights(ctx context.Context) {
 	role := kube.RoleOf(ctx)
 	if role == nil {

@@ -22,9 +22,9 @@ import (
 const requestTimeout = 5 * time.Second
 
 // create creates the Job of a request, or finds the Job that was created for it, and then passes
-// the request on. The Job comes first, and its pod waits for the Secret: if this process ends in
-// between, everything is deleted with the Job, and nothing is sent. After an error with a Job, the
-// Job may run.
+// the request on. The Job comes first, and its pod waits for the Secret. If this process ends in
+// between, everything is deleted with the Job, and nothing is sent. If create returns an error and
+// a Job, the Job may run.
 func (j *Jobs) create(ctx context.Context, r request) (*batchv1.Job, error) {
 	j.needRights(ctx)
 	wanted, err := newJob(r, newSecretName(r.ID), j.config)
@@ -94,15 +94,15 @@ func (j *Jobs) answered(err error) bool {
 		kube.Absent(err, corev1.Resource("namespaces"), j.config.Namespace))
 }
 
-// await waits until a Job has an answer, or cannot have one any more. The answer to a command
-// counts once nothing of the Job can still run.
+// await waits until a Job has an answer, or can no longer have one. The answer to a command counts
+// once nothing of the Job can still run.
 func (j *Jobs) await(ctx context.Context, job *batchv1.Job, r request, sends bool) (result, error) {
 	waits, told := errors.New("not looked at yet"), false
 	for {
 		seen, err := j.look(ctx, job)
 		if err == nil {
 			message, over, why := seen.verdict(sends)
-			if len(seen.pods) > 0 || !told { // also for a pod that was deleted since
+			if len(seen.pods) > 0 || !told { // even for a pod that was deleted since
 				waits, told = why, len(seen.pods) > 0
 			}
 			switch {
@@ -122,7 +122,7 @@ func (j *Jobs) await(ctx context.Context, job *batchv1.Job, r request, sends boo
 	}
 }
 
-// sight is a Job, nil if it is gone, and its pods, which were read after it.
+// sight has a Job, nil if it is gone, and its pods, which were read after it.
 type sight struct {
 	job  *batchv1.Job
 	pods []corev1.Pod
@@ -154,7 +154,7 @@ func (j *Jobs) look(ctx context.Context, job *batchv1.Job) (sight, error) {
 	return seen, nil
 }
 
-// verdict reports whether the Job is over, with the answer, or with the reason why there is none.
+// verdict reports whether the Job is over, with the answer or the reason why there is none.
 // Otherwise why is the reason why it is not over yet.
 func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	over = s.job == nil || ended(s.job)
@@ -200,7 +200,7 @@ func (s sight) verdict(sends bool) (message string, over bool, why error) {
 	return "", over && (!sends || len(s.pods) > 0), why
 }
 
-// terminated returns how the agent's container has ended; nil if its kubelet does not show that.
+// terminated returns how the agent's container has ended, or nil if its kubelet does not show that.
 func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == containerName {

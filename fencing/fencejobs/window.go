@@ -23,8 +23,8 @@ type window struct {
 // errLate means that no time is left to begin.
 var errLate = errors.New("too little time is left to begin")
 
-// open returns the window of a call with this timeout and this rest of time. A process that was
-// stopped since the call began has less time left, and does not get more.
+// open returns the window of a call with this timeout and this time left. A process that was
+// stopped since the call began has less time left, and gets no more.
 func open(now time.Time, left, timeout time.Duration, c Config) (window, error) {
 	now = now.Round(0).UTC()
 	left = min(left, timeout)
@@ -45,8 +45,8 @@ func open(now time.Time, left, timeout time.Duration, c Config) (window, error) 
 	return w, nil
 }
 
-// refusal returns why nothing may begin any more, on a node where the request was mounted at a
-// certain time.
+// refusal returns why nothing may begin any more on a node where the request was mounted at this
+// time.
 func (w window) refusal(now, mounted time.Time) error {
 	age := now.Sub(mounted)
 	switch {
@@ -79,8 +79,8 @@ func (w window) fresh(now, began, ended time.Time, atMost time.Duration) error {
 	return nil
 }
 
-// left returns the rest of a call's time, by the clock that shows less: one stops while the machine
-// is suspended, the other may be set.
+// left returns the rest of a call's time, by the clock that shows less, because one stops while the
+// machine is suspended and the other may be set.
 func left(ctx context.Context, now time.Time, timeout time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -24,15 +24,14 @@ type Fault struct {
 	// Slow delays the answers to commands and readings. A command is executed even if its caller is
 	// gone.
 	Slow time.Duration
-	// Takes is how long the plug takes to go off or on, as an instance of a cloud does. The answer
-	// to the command comes after that. Until then, readings return an error, and commands have no
-	// effect.
+	// Takes is how long the plug takes to go off or on, like an instance of a cloud. The command is
+	// answered after that. Until then, readings return an error, and commands have no effect.
 	Takes time.Duration
 	// Unreadable answers readings with an error.
 	Unreadable bool
 	// Switches is the plug that is switched in place of this one. Readings are of this plug.
 	Switches string
-	// Times is the number of commands and readings after which the fault ends. 0: never.
+	// Times is the number of commands and readings after which the fault ends. 0 means never.
 	Times int
 }
 
@@ -63,13 +62,13 @@ type Rack struct {
 type plug struct {
 	on    bool
 	fault Fault
-	until time.Time // when it has gone off or on that takes a while for that
+	until time.Time // when it will have gone off or on
 }
 
 var _ agent.Agent = (*Rack)(nil)
 
 // NewRack returns a rack with plugs that are on. Unless it is nil, changed is called with each
-// change of power, in order. The rack is locked meanwhile, so that changed must not call it.
+// change of power, in order. It must not call the rack, which is locked meanwhile.
 func NewRack(changed func(plug string, on bool), plugs ...string) *Rack {
 	closed := make(chan struct{})
 	r := &Rack{
@@ -145,7 +144,8 @@ func (r *Rack) Power(ctx context.Context, target agent.Target) (agent.Power, err
 	return agent.PowerOff, nil
 }
 
-// Switch implements agent.Agent. It returns agent.ErrAlready for a plug that is as the command asks for.
+// Switch implements agent.Agent. It returns agent.ErrAlready for a plug that is already in the
+// requested state.
 func (r *Rack) Switch(ctx context.Context, target agent.Target, command agent.Command) error {
 	name, fault, err := r.meet(target)
 	if err != nil {
@@ -259,8 +259,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// pause waits for d, and reports false if ended was closed before. Without a wait there is no timer: timers of
-// 0 that several goroutines of one bubble read at a time crash the race detector.
+// pause waits for d, and reports false if ended was closed before. For a d of 0 it uses no timer,
+// because timers of 0 that several goroutines of one bubble read at a time crash the race detector.
 func pause(ended <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		select {

@@ -28,7 +28,7 @@ const (
 	atOnce = 4096
 )
 
-// Port receives messages. It is for one goroutine at a time.
+// Port receives messages. Use it from one goroutine at a time.
 type Port struct {
 	conn *net.UDPConn
 	raw  syscall.RawConn
@@ -58,8 +58,8 @@ func (p *Port) Close() error { return p.conn.Close() }
 func (p *Port) Address() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAddr).AddrPort() }
 
 // Receive returns the addresses from which messages have come since the previous call began, each
-// once. It waits at most about a second for the first one, and returns none if none comes. It
-// returns when no further message is pending: a later one is returned by the next call.
+// once. It waits about a second at most for the first one, and returns an empty list if nothing
+// arrives. It returns when no further message is pending; the next call returns later ones.
 func (p *Port) Receive(ctx context.Context) ([]netip.Addr, error) {
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

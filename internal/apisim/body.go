@@ -34,8 +34,8 @@ func newStream(c *Client) *streamBody {
 	}
 }
 
-// send writes a chunk, unless the stream has ended: a bookmark after that would say that nothing
-// was missed.
+// send writes a chunk unless the stream has ended, because a bookmark after that would claim that
+// nothing was missed.
 func (b *streamBody) send(data []byte) {
 	due := time.Now().Add(b.client.lag())
 	b.mu.Lock()

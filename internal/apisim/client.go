@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// errConnection is what a client sees of a connection that breaks.
+// errConnection is the error of a connection that breaks.
 var errConnection = errors.New("apisim: connection reset by peer")
 
 // Client is the connection of one replica, with its faults. It implements http.RoundTripper.
@@ -35,31 +35,30 @@ type Client struct {
 // Faults of a connection. They apply to requests sent while they are set.
 type Faults struct {
 	// Latency is the time a request takes to the server, and again its answer back. What was sent
-	// arrives, also when its sender has given up meanwhile.
+	// arrives even if its sender has given up meanwhile.
 	Latency time.Duration
 	// WatchLag is how late events arrive.
 	WatchLag time.Duration
-	// LoseRequest makes requests vanish on their way: nothing is done, and no answer comes.
+	// LoseRequest makes requests vanish on their way, so that nothing is done and no answer comes.
 	LoseRequest func(*http.Request) bool
-	// LoseResponse loses answers: the requests are carried out.
+	// LoseResponse loses answers, although the requests are carried out.
 	LoseResponse func(*http.Request) bool
 	// Refuse answers requests with a connection error at once.
 	Refuse func(*http.Request) bool
 	// Throttle answers requests with 429 and the advice to try again after a second.
 	Throttle func(*http.Request) bool
-	// Odd answers requests with what no API server says of its objects. Nil: the server answers.
+	// Odd answers requests as no API server answers for its objects. If nil, the server answers.
 	Odd Oddity
-	// Silent makes open watches say nothing: events wait until it is over.
+	// Silent makes open watches silent, and events wait until it is over.
 	Silent bool
 }
 
 // Oddity is an answer of something between a client and its API server, or of one that does not
 // serve the resource.
-type Oddity func(*http.Request) *http.Response // nil: the server answers
+type Oddity func(*http.Request) *http.Response // nil if the server answers
 
-// Oddities are a proxy's pages with 404 and 403, what an API server says of a resource that it does not
-// serve, a proxy's page with 502, a page to log in with 200, and an empty JSON object, which
-// decodes as any object.
+// Oddities are a proxy's pages with 404 and 403, an API server's answer for a resource that it does not serve,
+// a proxy's page with 502, a login page with 200, and an empty JSON object, which decodes as any object.
 var Oddities = []Oddity{
 	oddPage(http.StatusNotFound, "text/html", "<html>not here</html>"),
 	oddPage(http.StatusNotFound, "text/plain", "404 page not found\n"),
@@ -83,16 +82,16 @@ func (s *Server) Client(name string) *Client {
 	return s.client(identity{user: name})
 }
 
-// ClientOf returns a connection of a process of a Pod: its credentials say so.
+// ClientOf returns a connection of a process of a Pod, as its credentials show.
 func (s *Server) ClientOf(pod *corev1.Pod) *Client { return s.client(ofPod(pod)) }
 
 func (s *Server) client(i identity) *Client {
 	return &Client{identity: i, server: s, changed: make(chan struct{})}
 }
 
-// PreferJSON has clients send and get JSON, so that a test can read and change what is on the wire.
-// Without it, clients of Kubernetes' own resources use Protocol Buffers, which is their default and
-// quicker. It has to be called before Config.
+// PreferJSON makes clients send and get JSON, so that a test can read and change what is on the
+// wire. Without it, clients of Kubernetes' own resources use Protocol Buffers, which are their
+// default and quicker. Call it before Config.
 func (c *Client) PreferJSON() { c.json = true }
 
 // Config returns a configuration for any client library. Client-side throttling is off.
@@ -104,14 +103,14 @@ func (c *Client) Config() *rest.Config {
 	return config
 }
 
-// Path is what begins the paths of its requests to a [Server.Handler].
+// Path begins the paths of its requests to a [Server.Handler].
 func (c *Client) Path() string { return c.identity.path() }
 
 // Inject replaces the faults of the connection.
 func (c *Client) Inject(f Faults) { c.change(func() { c.faults = f }) }
 
-// Pause stops the replica as seen from the server: it sends and receives nothing more. Requests
-// already sent arrive.
+// Pause stops the replica as seen from the server, so that it sends and receives nothing more.
+// Requests already sent arrive.
 func (c *Client) Pause() { c.change(func() { c.paused = true }) }
 
 // Resume ends a pause.
@@ -131,7 +130,7 @@ func (c *Client) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// silenced returns nil, or a channel that is closed when open watches may speak again.
+// silenced returns nil, or a channel that is closed when open watches may send again.
 func (c *Client) silenced() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +204,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// travel takes the time of a way, and returns false if the sender gives up before.
+// travel takes the time of a way, and returns false if the sender gives up before its end.
 func travel(ctx context.Context, latency time.Duration) bool {
 	if latency == 0 {
 		return true
@@ -220,9 +219,8 @@ func travel(ctx context.Context, latency time.Duration) bool {
 	}
 }
 
-// CancelRequest is for clients with a timeout of their own, such as that of a rest.Config. The
-// request's context ends then too, and that is enough, but client-go complains of transports
-// without it.
+// CancelRequest is for clients with their own timeout, such as that of a rest.Config. The end of the
+// request's context then suffices, but client-go complains about transports without this method.
 func (c *Client) CancelRequest(*http.Request) {}
 
 func (c *Client) answer(f Faults, r *http.Request, body []byte) *http.Response {

@@ -9,9 +9,8 @@ import (
 )
 
 // Collect runs the garbage collector of kube-controller-manager to its end, as if no other client
-// wrote. It deletes objects that have lost their last owner. It ends deletions that wait until
-// their dependents are gone (foreground) or released (orphan). Garbage is collected only by this
-// call.
+// wrote. It deletes objects that have lost their last owner, and ends deletions that wait until their
+// dependents are gone (foreground) or released (orphan). Garbage is collected only by this call.
 func (s *Server) Collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +28,8 @@ func (s *Server) Collect() {
 	}
 }
 
-// collectable returns what may interest the collector, always in the same order: simulations have
-// to be repeatable.
+// collectable returns what may interest the collector, always in the same order, because
+// simulations have to be repeatable.
 func (s *Server) collectable() []key {
 	var keys []key
 	for k, o := range s.data.objects {
@@ -45,8 +44,8 @@ func (s *Server) collectable() []key {
 	return keys
 }
 
-// collect deletes an object if each of its owners is gone, or waits for the object to go. If
-// another owner stays, so does the object, without the references to the others: those would block
+// collect deletes an object if each of its owners is gone or waits for the object to go. If another
+// owner stays, so does the object, but without the references to the others, which would block
 // owners that wait.
 func (s *Server) collect(k key, o *Object) {
 	var staying []metav1.OwnerReference
@@ -88,9 +87,8 @@ func (s *Server) collect(k key, o *Object) {
 	_, _ = s.delete(s.targetOf(k), options)
 }
 
-// owner looks an owner up where the dependent k can have it, and returns nil if it is gone. It
-// cannot tell of a kind that the server does not know, or of one that lives in namespaces if the
-// dependent does not.
+// owner looks up an owner where the dependent k can have it, and returns nil if it is gone. It cannot
+// resolve a kind that the server does not have, or a namespaced one of a cluster-scoped dependent.
 func (s *Server) owner(k key, reference metav1.OwnerReference) (owner *Object, resolved bool) {
 	i := slices.IndexFunc(s.resources, func(r Resource) bool {
 		return r.GroupVersion().String() == reference.APIVersion && r.Kind == reference.Kind
@@ -141,7 +139,7 @@ type dependent struct {
 	blocks bool
 }
 
-// dependents goes by the UID alone. Whether a reference is right turns out when it is the
+// dependents goes by the UID alone. Whether a reference is right is checked when it is the
 // dependent's turn.
 func (s *Server) dependents(owner types.UID) []dependent {
 	var found []dependent

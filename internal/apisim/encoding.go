@@ -11,7 +11,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-// encoding is JSON or Protocol Buffers. What its methods return is not to be changed.
+// encoding is JSON or Protocol Buffers. The results of its methods must not be changed.
 type encoding interface {
 	contentType() string
 	// object has the fields of an object, or only its metadata, without its kind.
@@ -30,7 +30,7 @@ type encoding interface {
 	options(body []byte) (metav1.DeleteOptions, error)
 }
 
-// message can be in Protocol Buffers: an object, or an answer that is none, such as a Status.
+// message can be in Protocol Buffers: an object, or another answer, such as a Status.
 type message interface {
 	runtime.Object
 	Marshal() ([]byte, error)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// form is how a client wants to have objects: in which encoding, and whole or only their metadata.
+// form is how a client requests objects: in which encoding, and whole or only their metadata.
 type form struct {
 	encoding
 	metadata bool
@@ -44,7 +44,7 @@ func (f form) kind(of schema.GroupVersionKind) schema.GroupVersionKind {
 // object is the answer to a request for one.
 func (f form) object(o *Object) []byte { return f.typed(f.kind(o.kind), f.fields(o)) }
 
-// fields are those of a stored object. They are encoded once.
+// fields are those of a stored object, which are encoded once.
 func (f form) fields(o *Object) []byte {
 	if o.encoded == nil {
 		o.encoded = map[form][]byte{}
@@ -57,8 +57,7 @@ func (f form) fields(o *Object) []byte {
 	return fields
 }
 
-// list is the answer to a request for many. The items of a list of whole objects do not repeat what
-// it is a list of.
+// list is the answer to a request for many. The items of a list of whole objects do not repeat its kind.
 func (f form) list(l list) []byte {
 	kind := f.kind(l.gvk())
 	items := make([][]byte, len(l.items))

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// end deletes a Pod, or gives it the time to end that its kubelet says later to be over, by a
-// deletion without. The answer is its last state.
+// end deletes a Pod, or gives it time to end, which its kubelet later declares over by a deletion
+// without a grace period. The answer is its last state.
 func (s *Server) end(t target, old *Object, options metav1.DeleteOptions) *Object {
 	o := old.copy()
 	begun, left := time.Now(), grace(old, options.GracePeriodSeconds)
@@ -32,7 +32,7 @@ func (s *Server) end(t target, old *Object, options metav1.DeleteOptions) *Objec
 	return s.store(t, nil)
 }
 
-// grace is how many seconds a Pod gets that is deleted, if the request asks for so many.
+// grace returns how many seconds a deleted Pod gets if the request asks for asked.
 func grace(pod *Object, asked *int64) int64 {
 	content := pod.Content()
 	node, _, _ := unstructured.NestedString(content, "spec", "nodeName")
@@ -47,7 +47,7 @@ func grace(pod *Object, asked *int64) int64 {
 	return atLeast(*asked)
 }
 
-// atLeast is the shortest period that a negative one can be.
+// atLeast returns the period, or the shortest one if it is negative.
 func atLeast(period int64) int64 {
 	if period < 0 {
 		return 1

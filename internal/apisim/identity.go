@@ -10,13 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// identity is who a client is.
+// identity identifies a client.
 type identity struct {
 	user     string
-	pod, uid string // empty: its credentials are bound to no Pod
+	pod, uid string // empty if its credentials are bound to no Pod
 }
 
-// ofPod is the identity of the processes of a Pod.
+// ofPod returns the identity of the processes of a Pod.
 func ofPod(pod *corev1.Pod) identity {
 	return identity{
 		"system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName, pod.Name,
@@ -27,7 +27,7 @@ func ofPod(pod *corev1.Pod) identity {
 const (
 	reviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-	// The prefixes of paths that say who asks: /as/<user>/… and /as/<user>/of/<Pod>/<UID>/….
+	// The prefixes of paths that name the client: /as/<user>/… and /as/<user>/of/<Pod>/<UID>/….
 	userPrefix, podPrefix = "/as/", "/of/"
 )
 
@@ -54,7 +54,7 @@ func identify(r *http.Request) (i identity) {
 	return i
 }
 
-// review is the answer to who asks who he is.
+// review is the answer to a client that asks for its identity.
 func (i identity) review() *authenticationv1.SelfSubjectReview {
 	user := authenticationv1.UserInfo{Username: i.user, Groups: []string{"system:authenticated"}}
 	if i.pod != "" {

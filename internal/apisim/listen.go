@@ -14,16 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxBody is how much of a request is read: a real API server takes 3 MiB.
+// maxBody is how much of a request is read, because a real API server takes 3 MiB.
 const maxBody = 3 << 20
 
-// Handler serves over HTTP, for programs in processes of their own. The first segments of a path
-// may say whose request it is, as in /as/somebody/api/v1, or /as/somebody/of/<Pod>/<UID>/api/v1 of
-// a process in a Pod: a kubeconfig gives no token to a server without TLS. Everybody may do
-// everything. Besides the API there are what clients ask to find out about it: /version, /readyz,
-// and discovery without its aggregated form.
+// Handler serves over HTTP, for programs in separate processes. Because a kubeconfig gives no token to
+// a server without TLS, the first segments of a path may name the client, as in /as/<user>/api/v1, or
+// /as/<user>/of/<Pod>/<UID>/api/v1 for a process in a Pod. Every client may do everything. Besides the
+// API, it serves /version, /readyz, and discovery without its aggregated form.
 //
-// Nothing is traced, since such a server may run for long.
+// Nothing is traced, because such a server may run for long.
 func (s *Server) Handler() http.Handler {
 	s.mu.Lock()
 	s.untraced = true
@@ -46,7 +45,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// identityKey is the key of who asks in the context of a request.
+// identityKey is the key of the client's identity in the context of a request.
 type identityKey struct{}
 
 type handler struct {
@@ -60,7 +59,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	resp, err := h.client(r).RoundTrip(r)
-	if err != nil { // the client has gone, or is to believe that the server has
+	if err != nil { // the client has gone, or should believe that the server has
 		panic(http.ErrAbortHandler)
 	}
 	send(w, resp)
@@ -82,7 +81,7 @@ func respondJSON(r *http.Request, answer any) *http.Response {
 	return respond(r, http.StatusOK, inJSON{}, marshal(answer))
 }
 
-// send flushes each event at once: a watch has no end.
+// send flushes each event at once, because a watch has no end.
 func send(w http.ResponseWriter, resp *http.Response) {
 	defer func() { _ = resp.Body.Close() }()
 	maps.Copy(w.Header(), resp.Header)

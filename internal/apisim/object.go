@@ -19,13 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Object is one version of an object. It is never changed once stored, nor is any value in it: a
+// Object is one version of an object. Neither it nor any value in it changes once stored, because a
 // successor shares what it does not change.
 type Object struct {
 	metav1.Object // its metadata
 	kind          schema.GroupVersionKind
-	typed         message                        // nil: no client of Protocol Buffers has sent it
-	tree          *unstructured.Unstructured     // nil: typed has the fields
+	typed         message                        // nil unless a client of Protocol Buffers has sent it
+	tree          *unstructured.Unstructured     // nil if typed has the fields
 	content       atomic.Pointer[map[string]any] // made of typed by Content, which observers also call
 	stored        bool
 	encoded       map[form][]byte // its fields
@@ -40,10 +40,10 @@ func typedObject(typed message) *Object {
 	return &Object{Object: typed.(metav1.Object), kind: typed.GetObjectKind().GroupVersionKind(), typed: typed}
 }
 
-// GetKind is its kind, without the group.
+// GetKind returns its kind without the group.
 func (o *Object) GetKind() string { return o.kind.Kind }
 
-// Content has all its fields.
+// Content returns all its fields.
 func (o *Object) Content() map[string]any {
 	if o.tree != nil {
 		return o.tree.Object
@@ -123,7 +123,7 @@ func (f fieldsOf) Get(path string) string {
 // Has implements [fields.Fields].
 func (fieldsOf) Has(string) bool { return true }
 
-// key names an object, and sorts as the server lists.
+// key names an object and sorts in the order of lists.
 type key struct {
 	resource  schema.GroupResource
 	namespace string
@@ -141,13 +141,12 @@ func (k key) less(o key) bool {
 type change struct {
 	version int64
 	key     key
-	before  *Object // nil: created
-	after   *Object // nil: deleted
+	before  *Object // nil if created
+	after   *Object // nil if deleted
 	gone    *Object // see last
 }
 
-// last is the state before, with the version of the change: what those get to know for whom the
-// object is gone.
+// last is the state before, with the version of the change, as sent to watches for which the object is gone.
 func (c *change) last() *Object {
 	if c.gone == nil {
 		c.gone = c.before.copy()
@@ -160,7 +159,7 @@ func (c *change) last() *Object {
 // selection is what a list or a watch asks for.
 type selection struct {
 	resource  schema.GroupResource
-	namespace string // empty: all
+	namespace string // empty for all
 	labels    labels.Selector
 	fields    fields.Selector
 }
@@ -201,8 +200,7 @@ func (d *database) compact(version int64) {
 	d.compacted, d.history = max(version, d.compacted), slices.Clone(later)
 }
 
-// at returns the objects as they were at a version, or false if that is forgotten. They are not to
-// be changed.
+// at returns the objects as they were at a version, or false if that is forgotten. They must not be changed.
 func (d *database) at(version int64) (map[key]*Object, bool) {
 	if version < d.compacted {
 		return nil, false
@@ -233,8 +231,8 @@ func (d *database) since(version int64) ([]*change, bool) {
 	return d.history[i:], true
 }
 
-// same reports whether a stored version and its successor, which has still its resourceVersion,
-// differ in nothing but their managedFields.
+// same reports whether a stored version and its successor, which still has its resourceVersion,
+// differ only in their managedFields.
 func same(old, o *Object) bool {
 	if len(old.GetManagedFields())+len(o.GetManagedFields()) > 0 {
 		old, o = old.copyTree(), o.copyTree()
@@ -261,7 +259,7 @@ func sameMetadata(a, b *Object) bool {
 // status is an error to answer with.
 type status = *apierrors.StatusError
 
-// onTheWire is a status as clients recognise it.
+// onTheWire returns a status as clients recognise it.
 func onTheWire(s metav1.Status) *metav1.Status {
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return &s

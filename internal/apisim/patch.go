@@ -175,7 +175,7 @@ func lookup(node any, path []string) (any, bool) {
 	return node, true
 }
 
-// edit replaces the container that holds the end of the path by what change makes of it.
+// edit replaces the container at the end of the path with what change makes of it.
 func edit(node any, path []string, change func(container any, step string) (any, error)) (any, error) {
 	if len(path) == 1 {
 		return change(node, path[0])
@@ -208,8 +208,7 @@ func add(value any) func(any, string) (any, error) {
 	}
 }
 
-// replace also sets a key that is not there, as the real server does, against the letter of the
-// RFC.
+// replace also sets a missing key, as the real server does against the letter of the RFC.
 func replace(value any) func(any, string) (any, error) {
 	return func(container any, step string) (any, error) {
 		switch c := container.(type) {

@@ -11,8 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// inProtobuf is the encoding that clients of Kubernetes' own resources prefer. It is less work than
-// JSON.
+// inProtobuf is the encoding that clients of Kubernetes' own resources prefer, and is less work than JSON.
 type inProtobuf struct{}
 
 // protobufPrefix is before the kind of whatever is sent on its own.

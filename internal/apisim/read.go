@@ -21,8 +21,8 @@ func (s *Server) get(t target) (*Object, status) {
 	return nil, apierrors.NewNotFound(t.group(), t.name)
 }
 
-// page is what a continue token holds: the version that the whole list is of, and the last object
-// that was listed. With version latest the rest is of whatever is then.
+// page is the content of a continue token: the version of the whole list and the last object that
+// was listed. With version latest the rest of the list is of the latest version.
 type page struct {
 	Version   int64
 	Namespace string
@@ -83,8 +83,8 @@ func (s *Server) list(t target, query url.Values) (list, status) {
 	return answer, nil
 }
 
-// from is where a list begins: its version, and with a continue token the last object of the page
-// before.
+// from returns where a list begins: its version, and with a continue token the last object of the
+// previous page.
 func (s *Server) from(query url.Values) (page, status) {
 	now := page{Version: s.data.version}
 	version, err := parseVersion(query)
@@ -120,7 +120,7 @@ func (s *Server) from(query url.Values) (page, status) {
 	return now, nil
 }
 
-// list is an answer that has still to be shaped for the client.
+// list is an answer that still has to be shaped for the client.
 type list struct {
 	target
 	meta  metav1.ListMeta

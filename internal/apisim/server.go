@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is a kind of object that the server knows.
+// Resource is a kind of object that the server serves.
 type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
@@ -23,21 +23,21 @@ type Resource struct {
 	CreateOnUpdate bool
 	// RequireVersion refuses a PUT without resourceVersion, as for Leases.
 	RequireVersion bool
-	// Status is a subresource: requests for the object keep its status, those for <name>/status
-	// keep all but the status.
+	// Status makes the status a subresource, so that requests for the object keep its status and
+	// those for <name>/status keep all but the status.
 	Status bool
 	// StatusAtCreation keeps the status that an object is created with, as for Nodes.
 	StatusAtCreation bool
-	// Graceful objects end before they are gone, as Pods.
+	// Graceful objects end before they are gone, as Pods do.
 	Graceful bool
-	// Uncached resources have no watch cache, as Events: their watches get no bookmarks, except for the
-	// end of the initial events.
+	// Uncached resources have no watch cache, as with Events, so that their watches get no bookmarks
+	// except for the end of the initial events.
 	Uncached bool
-	// Fields select besides metadata.name and metadata.namespace, such as spec.nodeName.
+	// Fields for selectors besides metadata.name and metadata.namespace, such as spec.nodeName.
 	Fields []string
 }
 
-// builtin are the resources that every server knows.
+// builtin are the resources that every server has.
 var builtin = []Resource{
 	{
 		GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap",
@@ -104,12 +104,12 @@ type Server struct {
 	latest   event
 }
 
-// birth is the version of an empty server. Real ones have had a life before the first client comes,
-// and forgotten it.
+// birth is the version of an empty server. Real ones have a history before the first client comes,
+// and have forgotten it.
 const birth = 1000
 
-// NewServer returns an empty server. It knows configmaps, pods, events, namespaces, nodes,
-// services, endpoints, endpointslices, leases, clusterroles, and the resources given.
+// NewServer returns an empty server for configmaps, pods, events, namespaces, nodes, services,
+// endpoints, endpointslices, leases, clusterroles, and the given resources.
 func NewServer(resources ...Resource) *Server {
 	return &Server{
 		start:     time.Now(),
@@ -122,11 +122,11 @@ func NewServer(resources ...Resource) *Server {
 // Change is what a client has done to an object.
 type Change struct {
 	Client        string
-	Before, After *Object // nil: the object does not exist; not to be changed
+	Before, After *Object // nil if the object does not exist; must not be changed
 }
 
-// Observe has f called with every change, when it is made and in order. f must not use the server,
-// nor any of its clients.
+// Observe makes the server call f with every change, when it is made and in order. f must use
+// neither the server nor any of its clients.
 func (s *Server) Observe(f func(Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +134,7 @@ func (s *Server) Observe(f func(Change)) {
 }
 
 // Compact forgets the history, as a real API server has when it starts after a compaction of etcd
-// (which happens every five minutes): watches and pages of the past are answered with 410.
+// (which happens every five minutes). Watches and pages of the past are then answered with 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,9 +191,8 @@ func (t target) kind() schema.GroupKind { return schema.GroupKind{Group: t.Group
 
 func (t target) key() key { return key{t.group(), t.namespace, t.name} }
 
-// Restart breaks all watches, and lets those that come then and ask for any version begin so many
-// changes ago, until it is called again: a server that has just started knows the past before it
-// knows the present.
+// Restart breaks all watches. Until it is called again, later watches for any version begin behind
+// changes ago, because a server that has just started serves the past before the present.
 func (s *Server) Restart(behind int64) {
 	s.mu.Lock()
 	s.behind = behind
@@ -208,7 +207,7 @@ func (s *Server) Restarted() bool {
 	return s.behind > 0
 }
 
-// serve answers a request when it is its turn, and notes it.
+// serve answers a request when it is its turn, and records it.
 func (s *Server) serve(c *Client, r *http.Request, body []byte) *http.Response {
 	request := served(c, r)
 	done := s.order.turn(request)

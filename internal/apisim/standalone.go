@@ -14,8 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Standalone is a server on a loopback port, with the garbage collector and etcd's compaction. The
-// collector runs every 100 ms. The compaction forgets versions older than five to ten minutes.
+// Standalone is a server on a loopback port, with the garbage collector, which runs every 100 ms,
+// and etcd's compaction, which forgets versions older than five to ten minutes.
 type Standalone struct {
 	*Server
 	address string
@@ -73,12 +73,12 @@ func (s *Standalone) Close() error {
 	return err
 }
 
-// Kubeconfig is the content of a file for clients of a user.
+// Kubeconfig returns the content of a file for clients of a user.
 func (s *Standalone) Kubeconfig(user, namespace string) ([]byte, error) {
 	return s.kubeconfig(identity{user: user}, namespace)
 }
 
-// KubeconfigOf is the content of a file for the processes of a Pod.
+// KubeconfigOf returns the content of a file for the processes of a Pod.
 func (s *Standalone) KubeconfigOf(pod *corev1.Pod) ([]byte, error) {
 	return s.kubeconfig(ofPod(pod), pod.Namespace)
 }

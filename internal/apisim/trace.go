@@ -18,7 +18,7 @@ type Served struct {
 	Code   int    // of the answer
 }
 
-// String is one line of a trace.
+// String returns one line of a trace.
 func (s Served) String() string {
 	query := s.Query
 	if query != "" {
@@ -44,9 +44,9 @@ func (s *Server) TraceFrom(n int) []Served {
 	return slices.Clone(s.trace[n:])
 }
 
-// Replay makes the server serve requests in the order of the trace of another run. In a bubble, the
-// order of two goroutines is random. An early request waits. A request that has not come after half
-// a second is skipped.
+// Replay makes the server serve requests in the order of the trace of another run, because in a
+// bubble the order of two goroutines is random. An early request waits, and one that has not come
+// after half a second is skipped.
 func (s *Server) Replay(trace []Served) {
 	s.order = &order{script: trace, changed: make(chan struct{})}
 }
@@ -59,8 +59,7 @@ type order struct {
 	changed chan struct{} // closed and replaced when the script gets shorter
 }
 
-// patience is how long a request waits for its turn, before those that should have come first and
-// have not are given up.
+// patience is how long a request waits for its turn before the missing requests ahead of it are given up.
 const patience = 500 * time.Millisecond
 
 // turn waits until it is the request's turn. Call done when it has been served.
@@ -98,9 +97,8 @@ func (o *order) served(request Served) {
 	}
 }
 
-// skip gives up the requests that should have come before the first waiting one. It does nothing if
-// the script has changed since the caller began to wait: then the next request may be about to
-// come.
+// skip gives up the requests that should have come before the first waiting one. It does nothing if the
+// script has changed since the caller began to wait, because the next request may then be about to come.
 func (o *order) skip(since <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -30,7 +30,7 @@ type watch struct {
 	after  int64 // nothing up to this version is sent
 }
 
-// watch opens a stream. It holds what the client has to know at first.
+// watch opens a stream that begins with the initial objects or the missed changes.
 func (s *Server) watch(ctx context.Context, c *Client, t target, f form, query url.Values) (*watch, status) {
 	if t.name != "" {
 		return nil, apierrors.NewMethodNotSupported(t.group(), "watch")
@@ -102,7 +102,7 @@ func watches(query url.Values) bool {
 	return watch != "" && watch != "false" && watch != "0"
 }
 
-// keep ends the stream when its time is over or its request is, and sends bookmarks until then.
+// keep ends the stream when its time or its request is over, and sends bookmarks until then.
 func (w *watch) keep(ctx context.Context, query url.Values) {
 	var timers []*time.Timer
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
@@ -161,8 +161,7 @@ func invalidOptions(option, problem string) status {
 		field.ErrorList{field.Forbidden(field.NewPath(option), problem)})
 }
 
-// parseVersion reads the resourceVersion of a list or watch: zero if there is none, or if any will
-// do.
+// parseVersion reads the resourceVersion of a list or watch, which is zero if it is missing or any will do.
 func parseVersion(query url.Values) (int64, error) {
 	if query.Get("resourceVersion") == "" {
 		return 0, nil
@@ -170,7 +169,7 @@ func parseVersion(query url.Values) (int64, error) {
 	return strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
 }
 
-// tell sends what a change is to this watch: an object may enter or leave its selection.
+// tell sends what a change means to this watch, because an object may enter or leave its selection.
 func (w *watch) tell(c *change) {
 	if c.version <= w.after {
 		return
@@ -193,7 +192,7 @@ func (w *watch) send(kind apiwatch.EventType, o *Object) {
 	w.body.send(w.server.latest.raw)
 }
 
-// event is what a watch has sent. Most changes are sent to several watches.
+// event is what a watch sent last, kept because most changes are sent to several watches.
 type event struct {
 	form
 	kind   apiwatch.EventType

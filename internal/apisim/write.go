@@ -113,7 +113,7 @@ func (s *Server) update(t target, sent payload, dry bool) (o *Object, created bo
 	return o, false, err
 }
 
-// problems are the rules that an object breaks by itself.
+// problems returns the rules that an object breaks by itself.
 func problems(t target, o *Object) field.ErrorList {
 	return append(validation.ValidateObjectMetaAccessor(o, t.Namespaced, validation.NameIsDNSSubdomain,
 		field.NewPath("metadata")), oversize(o)...)
@@ -144,7 +144,7 @@ func oversize(o *Object) field.ErrorList {
 	return nil
 }
 
-// replace stores o in the place of old, if it is a successor of it.
+// replace stores o in place of old if it is its successor.
 func (s *Server) replace(t target, old, o *Object, dry bool) (*Object, status) {
 	if o.GetUID() != "" && o.GetUID() != old.GetUID() {
 		return nil, uidConflict(t, o.GetUID(), old.GetUID())
@@ -192,7 +192,7 @@ func (s *Server) replace(t target, old, o *Object, dry bool) (*Object, status) {
 }
 
 // part returns what a request for one of the two parts of an object makes of it: o's status and all
-// else of old, or the other way round.
+// else of old, or vice versa.
 func part(t target, old, o *Object) *Object {
 	kept, from := o, old
 	if t.status {
@@ -259,7 +259,7 @@ func (s *Server) delete(t target, options metav1.DeleteOptions) (any, status) {
 	return s.store(t, o), nil
 }
 
-// setPolicy sets the finalizers that tell the collector what to do with dependents.
+// setPolicy sets the finalizers that determine what the collector does with dependents.
 func setPolicy(o *Object, policy metav1.DeletionPropagation) {
 	finalizers := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool {
 		return f == metav1.FinalizerDeleteDependents || f == metav1.FinalizerOrphanDependents
@@ -290,7 +290,7 @@ func (s *Server) deleteCollection(t target, query url.Values, options metav1.Del
 	return list{target: t}, nil
 }
 
-// store puts o in the place of the target, or deletes it, and tells the watches.
+// store puts o in place of the target, or deletes it, and notifies the watches.
 func (s *Server) store(t target, o *Object) *Object {
 	stored, c := s.data.put(t.key(), o)
 	for w := range s.watches {
@@ -304,7 +304,7 @@ func uidConflict(t target, want, got types.UID) status {
 		fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", want, got))
 }
 
-// success is the answer to a deletion that has left nothing.
+// success returns the answer to a deletion that has left nothing.
 func success(t target, o *Object) *metav1.Status {
 	return onTheWire(metav1.Status{
 		Status: metav1.StatusSuccess,

@@ -1,6 +1,6 @@
-// Package clock is the time of one process: what the lease code reads and waits by, so that a
-// simulation can give every process a clock of its own that is offset, runs at another rate, or
-// stands still while the process is stopped.
+// Package clock is the time of one process, by which the lease code reads and waits, so that a
+// simulation can give every process its own clock that is offset, runs at another rate, or stands
+// still while the process is stopped.
 package clock
 
 import (
@@ -13,9 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
-// Clock reads the time and waits. Timers count as Monotonic of a [Reading] does. A caller holds no
-// lock of its own while it calls Now, which in a simulation is where a process may be stopped for
-// minutes.
+// Clock reads the time and waits. Timers count as Monotonic of a [Reading] does. A caller must hold
+// no lock while it calls Now, where a simulation may stop a process for minutes.
 type Clock interface {
 	Now() Reading
 	NewTimer(d time.Duration) Timer
@@ -27,29 +26,29 @@ type Timer = clock.Timer
 
 // Reading is one look at the clocks of a process.
 type Reading struct {
-	// Wall is for people and records. It is stepped, by people and by daemons.
+	// Wall is for people and records. People and daemons may step it.
 	Wall time.Time
 	// Monotonic has an arbitrary origin. It is never stepped, but on Linux it stands still while
 	// the machine is suspended.
 	Monotonic time.Duration
 	// Suspended has an arbitrary origin and grows by how long the machine is suspended, where the
-	// system tells.
+	// system reports that.
 	Suspended time.Duration
 }
 
-// suspendNoise is a growth of Suspended that shows no suspension: a thread may be descheduled
-// between the two clocks of whose difference it is made.
+// suspendNoise is a growth of Suspended that shows no suspension, because a thread may be
+// descheduled between reading the two clocks whose difference it is.
 const suspendNoise = 10 * time.Millisecond
 
-// SinceAtLeast is how much time has surely passed since an earlier reading: what may be counted by
-// a process that waits for others.
+// SinceAtLeast returns how much time has surely passed since an earlier reading. A process that
+// waits for others may count it.
 func (r Reading) SinceAtLeast(earlier Reading) time.Duration {
 	return r.Monotonic - earlier.Monotonic
 }
 
-// SinceAtMost is how much time may have passed since an earlier reading: what has to be counted by
-// a process that others wait for. It is the greatest reading of any of the clocks. A paused virtual
-// machine knows only from its wall clock, once that was set.
+// SinceAtMost returns how much time may have passed since an earlier reading. A process that others
+// wait for has to count it. It is the greatest difference of any clock, because only the wall clock
+// of a paused virtual machine shows the pause, once it was set.
 func (r Reading) SinceAtMost(earlier Reading) time.Duration {
 	elapsed := r.Monotonic - earlier.Monotonic
 	if suspended := r.Suspended - earlier.Suspended; suspended > suspendNoise {
@@ -66,16 +65,16 @@ type system struct {
 	origin time.Time
 }
 
-// Now reads the suspensions first: the reading of a process that is stopped between the two is then
-// of before or after the stop.
+// Now reads the suspensions first, so that the reading of a process that is stopped between the two
+// is from before or after the stop.
 func (s system) Now() Reading {
 	suspended := process.Suspended()
 	now := time.Now()
 	return Reading{Wall: now.Round(0), Monotonic: now.Sub(s.origin), Suspended: suspended}
 }
 
-// WithTimeout returns a context that ends with parent, or after d by c, with a cause that says so.
-// It has no deadline that others could read: they would compare it with another clock.
+// WithTimeout returns a context that ends with parent, or after d by c, with a cause that states this.
+// It has no deadline that others could read, because they would compare it with another clock.
 func WithTimeout(parent context.Context, c Clock, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	timer := c.AfterFunc(d, func() { cancel(timeoutError(d)) })

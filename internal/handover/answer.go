@@ -77,7 +77,7 @@ func (w *Write) written(text []byte, parse func([]byte) (head, error), created b
 	}
 }
 
-// head is what is read of an object.
+// head has what is read of an object.
 type head struct {
 	Kind     string
 	Metadata struct {
@@ -87,8 +87,8 @@ type head struct {
 	}
 }
 
-// removed reports whether the object may be gone: an update that removes the last finalizer of a
-// deleted object deletes it, with another version than the answer's.
+// removed reports whether the object may be gone, because an update that removes the last finalizer
+// of a deleted object deletes it, with another version than the answer's.
 func (h head) removed() bool {
 	return h.Metadata.DeletionTimestamp != nil && len(h.Metadata.Finalizers) == 0
 }
@@ -103,7 +103,8 @@ func parseJSON(body []byte) (h head, err error) { return h, json.Unmarshal(body,
 // protobufMagic begins an answer in protobuf. A [runtime.Unknown] follows, with the object in it.
 var protobufMagic = []byte("k8s\x00")
 
-// parseProtobuf relies on a convention of the Kubernetes API: the metadata is field 1 of every object.
+// parseProtobuf relies on a convention of the Kubernetes API, that the metadata is field 1 of every
+// object.
 func parseProtobuf(body []byte) (h head, err error) {
 	text, ok := bytes.CutPrefix(body, protobufMagic)
 	if !ok {

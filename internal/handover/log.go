@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Log has what the writes of a term were answered with. A nil Log notes nothing. It is safe for
+// Log notes how the writes of a term were answered. A nil Log notes nothing. It is safe for
 // concurrent use.
 type Log struct {
 	before Versions // of the terms before
@@ -20,15 +20,15 @@ type Log struct {
 	blind     bool // something unknown was written
 }
 
-// resource is what is known of one resource.
+// resource has what is known of one resource.
 type resource struct {
-	version string // the highest; empty: none
-	unknown int    // the moment since which it is not known; zero: it is
+	version string // the highest, or empty
+	unknown int    // the moment since which it is unknown; zero if it is known
 	open    int    // writes without an outcome
 	lost    bool   // a write has no answer, and will have none
 }
 
-// NewLog returns the log of a term. before is what the terms before it have written.
+// NewLog returns the log of a term. before is what earlier terms have written.
 func NewLog(before Versions) *Log {
 	return &Log{before: before, resources: map[schema.GroupResource]*resource{}, moments: 1}
 }
@@ -38,7 +38,7 @@ type logKey struct{}
 // WithLog returns the context of the work of a term.
 func WithLog(ctx context.Context, l *Log) context.Context { return context.WithValue(ctx, logKey{}, l) }
 
-// LogOf returns the log of the term that ctx belongs to; nil if there is none.
+// LogOf returns the log of the term that ctx belongs to, or nil.
 func LogOf(ctx context.Context) *Log {
 	l, _ := ctx.Value(logKey{}).(*Log)
 	return l
@@ -103,7 +103,7 @@ func (l *Log) Begin(name schema.GroupResource, kind Kind) *Write {
 	return &Write{log: l, resource: r, whole: kind == Whole, deletes: kind == Deletion, begun: l.moments}
 }
 
-// Kind is what the answer to a write can say.
+// Kind is what the answer to a write can show.
 type Kind int
 
 // Kinds of writes.
@@ -143,10 +143,10 @@ func (w *Write) end(outcome func(r *resource)) {
 // Refused notes that nothing was written, and nothing will be.
 func (w *Write) Refused() { w.end(func(*resource) {}) }
 
-// Lost notes that there is no answer: it may be written at any time in the term.
+// Lost notes that there is no answer, so that it may be written at any time in the term.
 func (w *Write) Lost() { w.end(func(r *resource) { r.lost = true }) }
 
-// Unseen notes that it was written, with a version that the answer does not say.
+// Unseen notes that it was written, with a version that the answer does not contain.
 func (w *Write) Unseen() { w.end(func(r *resource) { r.unknown = w.log.moments }) }
 
 // Stored notes the version of an answer. It may be that of an older write, if this one has changed

@@ -7,25 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Versions has the version up to which each resource was written: "" if that is not known. A
+// Versions has the version up to which each resource was written, or "" if that is unknown. A
 // resource that it does not have was not written, unless it has [others].
 type Versions map[string]string
 
 // others stands for all resources that Versions do not have. Their versions are not known.
 const others = "*"
 
-// Unknown returns the Versions that say nothing.
+// Unknown returns Versions in which nothing is known.
 func Unknown() Versions { return Versions{others: ""} }
 
-// unnoted are resources whose writes are not noted: the guard lets Events pass, and a holder renews
-// its Lease.
+// unnoted are resources whose writes are not noted, because the guard lets Events pass and a holder
+// renews its Lease.
 var unnoted = map[schema.GroupResource]bool{
 	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
 	{Group: "coordination.k8s.io", Resource: "leases"}: true,
 }
 
 // Of returns the version up to which a resource was written, empty if it was not. known is false if
-// Versions do not say.
+// that is unknown.
 func (v Versions) Of(resource schema.GroupResource) (version string, known bool) {
 	if unnoted[resource] || resource.Resource == "" {
 		return "", false

@@ -12,11 +12,10 @@ import (
 // exist.
 //
 // The HTTP code 404 alone is no such statement. A proxy answers with it, and so does an API server
-// that does not serve the resource: while it starts, while a custom resource definition is
-// replaced, or when the path is wrong. client-go also makes a NotFound error of those answers, and
-// fills in the resource and the name that were asked for. It adds the cause
-// UnexpectedServerResponse, by which Absent tells them apart. Such an error says nothing about the
-// object: retry.
+// that does not serve the resource because it is starting, a custom resource definition is being
+// replaced, or the path is wrong. client-go makes a NotFound error of those answers too, and fills
+// in the requested resource and name, but adds the cause UnexpectedServerResponse, by which Absent
+// distinguishes them. Such an error proves nothing about the object: retry.
 func Absent(err error, resource schema.GroupResource, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !Stated(err) || !errors.As(err, &status) {

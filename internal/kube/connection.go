@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ClientConfig returns a copy of config for a client with connections of its own and without a rate
-// limit.
+// ClientConfig returns a copy of config for a client with its own connections and without a rate limit.
 func ClientConfig(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	c.NextProtos = []string{"http/1.1"}
@@ -22,22 +21,21 @@ func ClientConfig(config *rest.Config) *rest.Config {
 	return c
 }
 
-// Connection has the requests of a client leave a connection on which no answer comes, such as one
-// that a load balancer has forgotten.
+// Connection makes the requests of a client leave a connection on which no answer comes, such as
+// one that a load balancer has forgotten.
 //
-// Over HTTP/2 all requests of a client, and of others with the same configuration, share one
-// connection. That a request times out does not change it: each later one is sent into the same
-// void, until client-go's health check closes the connection, after 45 s by default. Over HTTP/1.1 a
-// request that times out closes its connection, but the next may take another idle one that was
-// forgotten too.
+// Over HTTP/2 all requests of a client, and of others with the same configuration, share one connection.
+// A request that times out does not change that: each later one is sent into the same void until
+// client-go's health check closes the connection, after 45 s by default. Over HTTP/1.1 a request that
+// times out closes its connection, but the next may take another idle one that was also forgotten.
 type Connection struct {
-	api *rest.RESTClient // nil: the client is a fake
+	api *rest.RESTClient // nil if the client is a fake
 
 	multiplexed atomic.Bool // the last request was sent over HTTP/2
 	silent      atomic.Bool // nothing has come since it was sent
 }
 
-// NewConnection returns that of a client, for example of CoreV1().RESTClient().
+// NewConnection returns the Connection of a client, for example of CoreV1().RESTClient().
 func NewConnection(client rest.Interface) *Connection {
 	api, _ := client.(*rest.RESTClient)
 	if api != nil && api.Client == nil {
@@ -61,9 +59,9 @@ func (c *Connection) Observe(ctx context.Context) context.Context {
 // leaveTimeout bounds how long [Connection.LeaveIfSilent] takes.
 const leaveTimeout = time.Second
 
-// LeaveIfSilent has the next request take another connection if nothing has come after the last one.
-// Call it when that request has ended. Other requests on the connection continue: it may be the
-// API server that is slow.
+// LeaveIfSilent makes the next request take another connection if nothing has come after the last
+// one. Call it when that request has ended. Other requests on the connection continue, because it
+// may be the API server that is slow.
 func (c *Connection) LeaveIfSilent(ctx context.Context) {
 	if c.api == nil || !c.silent.Swap(false) {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Contact is for how long the API server has not answered a participant as it should. What counts are
-// attempts, such as to follow, take or renew a lease, and not single requests: a candidate that reads a
-// lease, but cannot create it, fails.
+// Contact is how long the API server has not answered a participant as it should. It counts attempts,
+// such as to follow, take or renew a lease, and not single requests: a candidate that can read a lease
+// but not create it fails.
 type Contact struct {
 	clock     clock.Clock
 	onFailing func(lasted time.Duration, err error)
@@ -51,8 +51,8 @@ func (c *Contact) Note(err error) {
 // End notes that nothing is tried any more.
 func (c *Contact) End() { c.Note(nil) }
 
-// Check returns an error if all attempts have failed for at least limit; zero: never. The error calls them
-// by what they are, such as requests.
+// Check returns an error if all attempts have failed for at least limit, unless that is zero. The error
+// calls them what, such as requests.
 func (c *Contact) Check(what string, limit time.Duration) error {
 	now := c.clock.Now()
 	c.mu.Lock()

@@ -20,8 +20,8 @@ const (
 )
 
 // Failures logs what fails and is retried: the first failure, each further reason once, all of it again
-// every ten minutes with how long it has lasted, and the end. So the last ten minutes of a log say what
-// fails now, and the log does not grow with the retries. The methods may be called at any time.
+// every ten minutes with how long it has lasted, and the end. So the last ten minutes of a log show
+// what fails now, and the log does not grow with the retries. The methods may be called concurrently.
 type Failures struct {
 	log   *zap.Logger
 	clock clock.Clock
@@ -43,7 +43,7 @@ func NewFailures(log *zap.Logger, c clock.Clock) *Failures {
 }
 
 // Note logs how an attempt at a subject has ended, if that is news: a failure as a warning with the
-// message failed, the end of the failures with the message again. An empty again is not logged.
+// message failed, and the end of the failures with the message again unless that is empty.
 func (f *Failures) Note(subject string, err error, failed, again string, fields ...zap.Field) {
 	f.NoteAt(zap.WarnLevel, subject, err, failed, again, fields...)
 }
@@ -71,8 +71,7 @@ func (f *Failures) NoteAt(level zapcore.Level, subject string, err error, failed
 // Over notes that an attempt at a subject has succeeded, and logs nothing.
 func (f *Failures) Over(subject string) { f.end(subject, f.clock.Now()) }
 
-// extend notes a failure. It returns how long the failures have lasted, and whether this one is to be
-// logged.
+// extend notes a failure. It returns how long the failures have lasted and whether to log this one.
 func (f *Failures) extend(subject, reason string, now clock.Reading) (lasted time.Duration, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,6 +105,6 @@ func (f *Failures) end(subject string, now clock.Reading) (lasted time.Duration,
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// reasonOf returns what the errors of one failure have in common. That of a connection names a port,
-// which is another each time.
+// reasonOf returns what the errors of one failure have in common. Those of a connection name a
+// different port each time.
 func reasonOf(err error) string { return numbers.ReplaceAllString(err.Error(), "0") }

@@ -6,9 +6,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Forbidden reports whether err is the API server's statement that it forbids the request: a role is
-// missing, see [RoleMissing], or admission does not accept the object. A proxy's page with 403 is no
-// such statement, see [Stated].
+// Forbidden reports whether err is the API server's statement that it forbids the request, because
+// a role is missing (see [RoleMissing]) or admission does not accept the object. A proxy's page
+// with 403 is no such statement (see [Stated]).
 func Forbidden(err error) bool { return apierrors.IsForbidden(err) && Stated(err) }
 
 // authorizer matches how an API server words the refusal of its authorizers, RBAC among them. It is
@@ -18,16 +18,15 @@ var authorizer = regexp.MustCompile(`User ".*" cannot \S+ (resource|path) "`)
 // RoleMissing reports whether err is the API server's statement that the user may not send such a
 // request.
 //
-// The HTTP code 403 alone does not say so. Admission refuses with it too: an exceeded quota, a
-// namespace that is being deleted, a policy or a webhook. Those look at the object, and may accept
-// the next one.
+// The HTTP code 403 alone does not show that. Admission also refuses with it, because of an
+// exceeded quota, a namespace that is being deleted, a policy or a webhook. These look at the
+// object and may accept the next one.
 func RoleMissing(err error) bool {
 	return Forbidden(err) && authorizer.MatchString(err.Error())
 }
 
-// Unauthorized reports whether err is the API server's statement that it does not accept the
-// credentials of the request, such as a certificate that has expired. A proxy's page with 401 is no such
-// statement, see [Stated].
+// Unauthorized reports whether err is the API server's statement that it does not accept the credentials of the
+// request, such as a certificate that has expired. A proxy's page with 401 is no such statement (see [Stated]).
 func Unauthorized(err error) bool { return apierrors.IsUnauthorized(err) && Stated(err) }
 
 // AccessDenied reports whether err is the API server's statement that this user may not send such a

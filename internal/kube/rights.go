@@ -19,11 +19,11 @@ import (
 type Right struct {
 	Verb            string
 	Resource        schema.GroupResource // or a subresource, as in pods/status
-	Namespace, Name string               // empty: of all
+	Namespace, Name string               // empty for all
 }
 
-// RightsOn returns the rights to these verbs on a resource. name restricts them to one object, but for
-// create and list, which cannot be restricted.
+// RightsOn returns the rights to these verbs on a resource. name restricts them to one object,
+// except create and list, which cannot be restricted.
 func RightsOn(resource schema.GroupResource, namespace, name string, verbs ...string) []Right {
 	rights := make([]Right, 0, len(verbs))
 	for _, verb := range verbs {
@@ -36,13 +36,13 @@ func RightsOn(resource schema.GroupResource, namespace, name string, verbs ...st
 	return rights
 }
 
-// EventRights are those to record Events in a namespace.
+// EventRights returns the rights to record Events in a namespace.
 func EventRights(namespace string) []Right {
 	return RightsOn(eventsv1.Resource("events"), namespace, "", "create", "patch")
 }
 
-// SayMissingRights logs all of these rights that are missing, so that a role is not mended one verb at
-// a time. In a program that has a [Role], the role says them together with those of other parts.
+// SayMissingRights logs all of these rights that are missing, so that a role is not mended one verb
+// at a time. In a program that has a [Role], the role logs them together with those of other parts.
 func SayMissingRights(ctx context.Context, client kubernetes.Interface, rights []Right, log *zap.Logger) {
 	role := RoleOf(ctx)
 	if role != nil {
@@ -55,13 +55,13 @@ func SayMissingRights(ctx context.Context, client kubernetes.Interface, rights [
 	role.Review(ctx)
 }
 
-// errNoReview is returned for answers that are not those of an authorizer, as of a fake clientset.
+// errNoReview is returned for answers that are not those of an authorizer, such as a fake clientset's.
 var errNoReview = errors.New("the answers to SelfSubjectAccessReviews are not those of an authorizer")
 
-// MissingRights asks the API server which of these rights the client's user lacks. An error says why it
+// MissingRights asks the API server which of these rights the client's user lacks. The error is why it
 // cannot be asked.
 func MissingRights(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
-	// A user that may ask has this right. A fake clientset denies even that, as it decides nothing.
+	// A user that may ask has this right. A fake clientset denies even that, because it decides nothing.
 	asking := Right{Verb: "create", Resource: authorizationv1.Resource("selfsubjectaccessreviews")}
 	switch allowed, err := HasRight(ctx, client, asking); {
 	case err != nil:
@@ -98,7 +98,7 @@ func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bo
 	return review.Status.Allowed, nil
 }
 
-// Grants says what to grant, in one line; empty: nothing.
+// Grants returns what to grant, in one line, or "" if nothing is missing.
 func Grants(rights []Right) string {
 	type place struct {
 		schema.GroupResource

@@ -19,14 +19,13 @@ const (
 	// reviewTimeout bounds the requests of one review.
 	reviewTimeout = 10 * time.Second
 	// shortestReview and longestReview bound the pauses between reviews. A program of many replicas
-	// must not load the API server with questions because a right is missing.
+	// must not load the API server with reviews because a right is missing.
 	shortestReview = 5 * time.Second
 	longestReview  = time.Minute
 )
 
-// Role is what all parts of a program need to be allowed. When a request is refused, it asks for all
-// these rights, and says those that are missing in one line. It says them again when they are others
-// than before.
+// Role collects the rights that all parts of a program need. When a request is refused, it reviews
+// all of them, and logs those that are missing in one line. It logs them again when they change.
 type Role struct {
 	log     *zap.Logger
 	refused chan struct{} // of capacity 1
@@ -63,14 +62,14 @@ func (r *Role) Needs(client kubernetes.Interface, rights func() []Right) (added 
 
 type roleKey struct{}
 
-// RoleOf returns the role of the program that a context belongs to. Nil: it has none.
+// RoleOf returns the role of the program that a context belongs to, or nil.
 func RoleOf(ctx context.Context) *Role {
 	role, _ := ctx.Value(roleKey{}).(*Role)
 	return role
 }
 
-// Begin starts the reviews, and returns the context of the program. They end with ctx, and when end
-// is called, which waits for that.
+// Begin starts the reviews and returns the context of the program. They end with ctx or when end is
+// called, which waits for that.
 func (r *Role) Begin(ctx context.Context) (program context.Context, end func()) {
 	reviews, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -102,9 +101,9 @@ func (r *Role) run(ctx context.Context) {
 	}
 }
 
-// Refused takes the error of a request, or several that are joined, and has the rights reviewed if one
-// was missing. It reports whether a log line has said already that rights on these resources are
-// missing: the caller need not say it once more. A nil role says nothing.
+// Refused takes the error of a request, or several joined ones, and causes a review of the rights
+// if one was missing. It reports whether a log line has already named missing rights on these
+// resources, so that the caller need not log them again. A nil role logs nothing.
 func (r *Role) Refused(err error) (said bool) {
 	if r == nil {
 		return false
@@ -116,7 +115,7 @@ func (r *Role) Refused(err error) (said bool) {
 	return said
 }
 
-// Explain is Refused, but if it is not said yet, it asks and says it before it returns.
+// Explain is Refused, but if nothing is logged yet, it reviews and logs before it returns.
 func (r *Role) Explain(ctx context.Context, err error) (said bool) {
 	if r == nil {
 		return false
@@ -129,8 +128,8 @@ func (r *Role) Explain(ctx context.Context, err error) (said bool) {
 	return said
 }
 
-// judge reports whether err, or an error that is joined in it, is about a missing right, and whether
-// that is all that it is about and was said in the last review.
+// judge reports whether err, or an error joined in it, is about a missing right, and whether it is
+// about nothing else and the last review has logged it.
 func (r *Role) judge(err error) (missing, said bool) {
 	for wrapped := err; wrapped != nil; wrapped = errors.Unwrap(wrapped) {
 		joined, ok := wrapped.(interface{ Unwrap() []error })
@@ -158,7 +157,7 @@ func (r *Role) judge(err error) (missing, said bool) {
 	})
 }
 
-// Suspect has the rights reviewed soon. A nil role has none.
+// Suspect causes a review soon. A nil role has no rights.
 func (r *Role) Suspect() {
 	if r == nil {
 		return
@@ -176,8 +175,8 @@ func (r *Role) known() []Right {
 	return r.missing
 }
 
-// Review asks which rights are missing, and logs them if they are others than before. It reports
-// whether they are. If the API server cannot be asked, it changes nothing.
+// Review asks which rights are missing, logs them if they have changed, and reports whether they
+// have. If the API server cannot be asked, it changes nothing.
 func (r *Role) Review(ctx context.Context) (changed bool) {
 	r.reviewing.Lock()
 	defer r.reviewing.Unlock()

@@ -9,9 +9,9 @@ import (
 
 // Stated reports whether err is a Status that an API server has written.
 //
-// client-go also makes an error of the same type of any other answer, such as the page of a proxy,
-// and guesses the reason from the code: Forbidden from 403, Conflict or AlreadyExists from 409.
-// From such an error follows only that the request has failed.
+// client-go makes an error of the same type of any other answer, such as a proxy's page, and
+// guesses the reason from the code: Forbidden from 403, Conflict or AlreadyExists from 409. Such an
+// error proves only that the request has failed.
 func Stated(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

@@ -10,8 +10,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Watch opens a watch. No answer within the timeout is an error; the watch itself may last. Cancel ctx
-// or call Stop to end it.
+// Watch opens a watch. No answer within the timeout is an error, but the watch itself may last
+// longer. Cancel ctx or call Stop to end it.
 func Watch(ctx context.Context, c clock.Clock, timeout time.Duration,
 	open func(context.Context) (watch.Interface, error),
 ) (watch.Interface, error) {

@@ -8,8 +8,8 @@ import (
 // AddressAnnotation is the address of the record's holder, as host:port.
 const AddressAnnotation = "bellwether.dev/address"
 
-// Address returns the address of the holder; empty if there is none. Electors of other kinds leave
-// annotations alone: in their records it would be the address of an earlier holder, and is ignored.
+// Address returns the address of the holder, or "". Electors of other kinds leave annotations
+// alone, so in their records it would be the address of an earlier holder, and is ignored.
 func (r Record) Address() string {
 	if r.Holder() == "" || !r.Ours() {
 		return ""

@@ -46,8 +46,8 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
-// ValidateStepDown returns an error if less than two renewals are tried before work is asked to end.
-// It has nothing to say of a t that is not valid.
+// ValidateStepDown returns an error if less than two renewals are tried before work is asked to
+// end. It returns nil if t is not valid.
 func (t Timing) ValidateStepDown(d time.Duration) []error {
 	if len(t.Validate()) > 0 {
 		return nil
@@ -63,7 +63,7 @@ func (t Timing) ValidateStepDown(d time.Duration) []error {
 	return nil
 }
 
-// ValidateMaxFailing returns an error if one renewal that fails could be too much, or a term that is lost.
+// ValidateMaxFailing returns an error if one failed renewal, or one lost term, could exceed d.
 func (t Timing) ValidateMaxFailing(d time.Duration) []error {
 	if len(t.Validate()) > 0 || d == 0 || d >= t.Duration {
 		return nil

@@ -7,11 +7,11 @@ import (
 )
 
 // Orphan is the lease of a process that has died, together with all processes that it has started.
-// Its supervisor releases it: a successor need not wait until it expires.
+// Its supervisor releases it, so that a successor need not wait until it expires.
 type Orphan struct {
 	Process string // its mark in the records that it has written
 	Timing  Timing
-	// MinUptime is how long the term must have lasted. A process that dies earlier may be in a crash
+	// MinUptime is how long the term must have lasted. A process that dies sooner may be in a crash
 	// loop.
 	MinUptime time.Duration
 	Entries

@@ -1,5 +1,5 @@
-// Package lease decides for all holders of a coordination.k8s.io/v1 Lease in this module: what a
-// record says, how long a term lasts, and when a candidate may take over.
+// Package lease decides for all holders of a coordination.k8s.io/v1 Lease in this module what a
+// record means, how long a term lasts, and when a candidate may take over.
 //
 // # Safety argument
 //
@@ -10,8 +10,8 @@
 //   - A candidate takes over only by compare-and-swap on a version that it has seen unchanged for D
 //     since it received it at o, or that has the mark of a release.
 //
-// A version is sent, then committed, then received. So a takeover by expiry happens at o + D >= s
-// + D, when the holder has been silent for M. No clock of another machine is used: latency, lost
+// A version is sent, then committed, then received, so a takeover by expiry happens at o + D >= s +
+// D, when the holder has been silent for M. No clock of another machine is used, so latency, lost
 // responses and clock offsets only lengthen the wait. M covers the difference in *rate* of the two
 // clocks.
 //
@@ -24,6 +24,7 @@
 //
 // Values that decide: [Record] and its marks, [Timing] (deadline.go), [WriteLog] (what this process
 // wrote), [Observation] (takeover.go: when a candidate may take over), [PodProcess] (podreport.go:
-// has its container ended) and [Orphan] (deadprocess.go: when a supervisor may release a lease).
-// Nothing here sends a request, reads a clock or starts a goroutine: package leasehold does.
+// whether its container has ended) and [Orphan] (deadprocess.go: when a supervisor may release a
+// lease). Nothing here sends a request, reads a clock or starts a goroutine, because package
+// leasehold does.
 package lease

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrLost is matched by every [LostError]. The others are the reasons; it wraps one of them.
+// ErrLost is matched by every [LostError]. The others are the reasons, and it wraps one of them.
 var (
 	ErrLost        = errors.New("lease lost")
 	ErrDeadline    = errors.New("not renewed in time")
@@ -28,11 +28,11 @@ var (
 // ErrOutcomeUnknown is matched by the error of a request that was under way when the term ended.
 var ErrOutcomeUnknown = errors.New("the request was sent, and its outcome is unknown")
 
-// LostError says which lease was lost, its present holder, and its last renewal.
+// LostError names the lost lease, its present holder, and its last renewal.
 type LostError struct {
 	Lease     types.NamespacedName
 	Identity  string        // of the process that lost it
-	Holder    string        // the known present holder; empty: none
+	Holder    string        // the known present holder, or empty
 	RenewedAt time.Time     // when the last successful renewal was sent
 	Age       time.Duration // from then to the loss
 	Err       error         // the reason: wraps ErrDeadline, ErrTaken, ErrReleaseTimeout or ErrKillTimer

@@ -12,8 +12,8 @@ import (
 )
 
 // PodAnnotation names the Pod of a record's holder, in the namespace of the Lease. The kubelet's
-// report that its container has ended is then proof that the holder has ended. The value is
-// <name>/<UID>/<margin>. A request of the holder may be under way for a margin.
+// report that its container has ended then proves that the holder has ended. The value is
+// <name>/<UID>/<margin>; a request of the holder may be under way for a margin.
 const PodAnnotation = "bellwether.dev/pod"
 
 // PodProcess is the process in a record whose end its Pod can prove.
@@ -52,8 +52,9 @@ func (r Record) PodProcess(name types.NamespacedName) (p PodProcess, ok bool) {
 // EndedIn reports whether a version of the Pod proves that the process has ended: the kubelet has
 // read the process' mark in the message of a container that has terminated.
 //
-// Nothing else does. The control plane writes a final phase for a node that is lost. Even if all
-// containers have terminated then, the kubelet may have started the next one, with this process.
+// Nothing else does, because the control plane writes a final phase for a node that is lost. Even
+// if all containers have terminated then, the kubelet may have started the next one, with this
+// process.
 func (p PodProcess) EndedIn(pod *corev1.Pod) bool {
 	if pod.Name != p.Pod || pod.Namespace != p.Lease.Namespace || pod.UID != p.UID {
 		return false

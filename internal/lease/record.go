@@ -24,7 +24,7 @@ const ReleasedAnnotation = "bellwether.dev/released"
 // mark of another term proves nothing.
 const TermAnnotation = "bellwether.dev/term"
 
-// ProcessAnnotation is the mark of the process that has written a record: a random text.
+// ProcessAnnotation is the mark, a random text, of the process that has written a record.
 const ProcessAnnotation = "bellwether.dev/process"
 
 // LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a
@@ -89,7 +89,7 @@ func (r Record) Transitions() int32 {
 	return ptr.Deref(r.lease.Spec.LeaseTransitions, 0)
 }
 
-// Released reports whether the record has the mark of a release: its holder has stopped.
+// Released reports whether the record has the mark of a release, so that its holder has stopped.
 func (r Record) Released() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -97,14 +97,14 @@ func (r Record) Released() bool {
 	return r.markedBy(ReleasedAnnotation)
 }
 
-// Ours reports whether the record says that its holder keeps the rules of this package.
+// Ours reports whether the record states that its holder follows the rules of this package.
 func (r Record) Ours() bool {
 	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
 }
 
 // Emptied reports whether a record of ours has no holder and was not released. The acquire time
-// does not count: a client-go elector that was deposed by one of ours empties the record of its
-// successor if it can, and writes its own time.
+// does not count, because a client-go elector that was deposed by one of ours empties the record of
+// its successor if it can, and writes its own time.
 func (r Record) Emptied() bool {
 	if r.lease == nil || r.Holder() != "" {
 		return false
@@ -165,8 +165,8 @@ func (r Record) CompareVersion(o Record) (order int, known bool) {
 }
 
 // keepsSpecOf reports whether r is a later version of the same object with the spec of o. Then only
-// metadata has changed: every renewal has its own renew time, so none can have come between, unless
-// a user has restored an older spec.
+// metadata has changed, because every renewal has its own renew time, so none can have come
+// between, unless a user has restored an older spec.
 func (r Record) keepsSpecOf(o Record) bool {
 	if r.lease == nil || o.lease == nil || r.lease.UID != o.lease.UID {
 		return false
@@ -189,8 +189,8 @@ func (r Record) SameTerm(o Record) bool {
 }
 
 // Acquired returns the object that takes the lease over from r, at the wall time stamp. Metadata of
-// others stays. UID and resourceVersion stay too: they make the write a compare-and-swap. Without
-// the UID, a PUT on a deleted Lease would create it again.
+// others stays, as do UID and resourceVersion, which make the write a compare-and-swap. Without the
+// UID, a PUT on a deleted Lease would create it again.
 func (r Record) Acquired(name types.NamespacedName, identity string, d time.Duration,
 	stamp metav1.MicroTime,
 ) *coordinationv1.Lease {

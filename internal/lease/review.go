@@ -42,5 +42,5 @@ func (r *Review) Add(errs ...error) {
 	}
 }
 
-// Err joins all problems; nil if there are none.
+// Err joins all problems, or returns nil.
 func (r *Review) Err() error { return errors.Join(r.errs...) }

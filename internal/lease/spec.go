@@ -7,7 +7,7 @@ import (
 )
 
 // SameSpec reports whether an API server stores two specs in the same way. It compares all fields,
-// also those that this package does not know.
+// including those that this package does not know.
 func SameSpec(a, b *coordinationv1.LeaseSpec) bool {
 	return a.RenewTime.Equal(b.RenewTime) && bytes.Equal(encoded(a), encoded(b)) // most have another renew time
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // AsSent returns the stored version of l. If its spec differs, it returns an error with the
-// differences: the holder would not recognize the record as its own.
+// differences, because the holder would not recognize the record as its own.
 func AsSent(l, stored *coordinationv1.Lease, err error) (*coordinationv1.Lease, error) {
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // when its spec is unchanged by the candidate's own clock, and how long it must stay so.
 //
 // Every other version restarts the wait, including a lower one (a restored etcd) and absence. A
-// later version of the same object with an equal spec does not, see [Record.keepsSpecOf]: it
+// later version of the same object with an equal spec does not, see [Record.keepsSpecOf], but
 // replaces the version to swap. Otherwise every write of metadata would delay a succession.
 type Observation struct {
 	own          time.Duration     // the candidate's D, for records without one
@@ -20,7 +20,7 @@ type Observation struct {
 	record Record
 	since  clock.Reading
 	seen   bool          // false before the first version, and when invalidated
-	term   time.Duration // D of the last seen term; zero if none or released
+	term   time.Duration // D of the last seen term; zero without one, and after a release
 	wait   time.Duration
 	unseen time.Duration // D of an unseen term that a deletion may have ended
 }
@@ -48,9 +48,9 @@ func (s *Observation) Observe(r Record, now clock.Reading) {
 	}
 	switch {
 	case !r.Exists():
-		// A deletion is no release: the holder may be alive and disconnected. The wait restarts
-		// here, because unseen renewals may have preceded the deletion. Without a seen holder there
-		// is no wait.
+		// A deletion is no release, because the holder may be alive and disconnected. The wait
+		// restarts here, because unseen renewals may have preceded the deletion, but without a seen
+		// holder there is no wait.
 		s.wait = max(s.wait, s.term, s.unseen)
 	case s.reclaim(r): // its holder has ended, but unseen ones may have followed
 		s.term, s.wait = d, 0
@@ -66,7 +66,7 @@ func (s *Observation) Observe(r Record, now clock.Reading) {
 		}
 		s.term, s.wait = d, d
 		if !r.Ours() {
-			// client-go's elector counts from the answer to a renewal: after a slow answer it
+			// client-go's elector counts from the answer to a renewal, so after a slow answer it
 			// outlives its record.
 			s.wait += max(d/3, minForeignWait)
 		}
@@ -74,19 +74,20 @@ func (s *Observation) Observe(r Record, now clock.Reading) {
 	s.record, s.seen, s.unseen = r, true, 0
 }
 
-// TimeToExpiry returns when the lease may be taken by a compare-and-swap on [Observation.Record]:
-// at once if not positive. ok is false before the first version. Only time that has surely passed
-// counts.
+// TimeToExpiry returns how long until the lease may be taken by a compare-and-swap on
+// [Observation.Record], at once if not positive. ok is false before the first version. Only time
+// that has surely passed counts.
 func (s *Observation) TimeToExpiry(now clock.Reading) (wait time.Duration, ok bool) {
 	return s.wait - now.SinceAtLeast(s.since), s.seen
 }
 
 // Invalidate forbids another swap on this version, after one that did not succeed. That swap may
-// still be under way: if the same or a lower version is read next, the wait restarts. A later
-// version with an equal spec shows that the swap has failed because of metadata: the wait continues.
+// still be under way, so if the same or a lower version is read next, the wait restarts. A later
+// version with an equal spec shows that the swap has failed because of metadata, and the wait
+// continues.
 //
-// taken says that another candidate was faster. Then, and after a swap on a release with an unknown
-// outcome, there may be an unseen holder: absence read next is a deletion.
+// taken means that another candidate was faster. Then, and after a swap on a release with an
+// unknown outcome, there may be an unseen holder, so absence read next is a deletion.
 func (s *Observation) Invalidate(taken bool) {
 	s.seen = false
 	if taken || s.record.Exists() && s.wait == 0 {

@@ -2,7 +2,7 @@ package lease
 
 import coordinationv1 "k8s.io/api/coordination/v1"
 
-// Variant has the differences between kinds of leases. Its functions are pure. Each may be nil.
+// Variant has the differences between kinds of leases. Its functions are pure, and each may be nil.
 type Variant struct {
 	// Unfit returns why a candidate must never take a record. A holder that sees such a record has
 	// lost the lease.
@@ -11,8 +11,8 @@ type Variant struct {
 	// not wait.
 	Reclaim func(r Record) bool
 	// Dress completes the metadata of a write that takes a lease over from prior, or that renews or
-	// releases it; prior is then the version that began the term. leaving: work was asked to stop
-	// and has not ended yet.
+	// releases it; prior is then the version that began the term. leaving reports that work was
+	// asked to stop and has not ended yet.
 	Dress func(l *coordinationv1.Lease, prior Record, leaving bool)
 	// SaysLeaving sends a renewal as soon as work is asked to stop, so that others see it.
 	SaysLeaving bool

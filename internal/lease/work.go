@@ -4,6 +4,6 @@ package lease
 type Work struct {
 	// Objects are digests of the objects.
 	Objects []uint64
-	// All says that there were no other objects.
+	// All reports that there were no other objects.
 	All bool
 }

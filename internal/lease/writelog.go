@@ -15,10 +15,10 @@ import (
 // later read that proves that it was not yet stored, not from the answer or the latest attempt: a lost
 // response must not lengthen a term.
 //
-// Two processes with one identity and equal clocks can write the same spec. The mark of the process
-// tells them apart.
+// Two processes with one identity and equal clocks can write the same spec, so the mark of the
+// process distinguishes them.
 type WriteLog struct {
-	process  string // the mark of this process; empty: none
+	process  string // the mark of this process, or empty
 	attempts []attempt
 	record   Record        // the last known version of our record
 	sent     clock.Reading // when its write was sent
@@ -42,7 +42,7 @@ func (c *WriteLog) Standing() Record { return c.record }
 // Sent returns when the write of the known version was sent.
 func (c *WriteLog) Sent() clock.Reading { return c.sent }
 
-// Forget forgets the known version, not the writes: they may still arrive.
+// Forget forgets the known version, but not the writes, which may still arrive.
 func (c *WriteLog) Forget() { c.record = Record{} }
 
 // Record adds a write of l before it is sent, and marks l.
@@ -85,9 +85,9 @@ func (c *WriteLog) Match(r Record) bool {
 	return false
 }
 
-// Unstored takes in that a consistent read, sent at the time asked, has shown the version before our
-// pending writes: the known one, or that of another process. What is stored later was not in the record
-// then, so that a candidate sees it later still: its term counts from asked.
+// Unstored notes that a consistent read, sent at the time asked, has shown the version before our
+// pending writes: the known one, or that of another process. What is stored later was not in the
+// record then, and a candidate receives it later still, so its term counts from asked.
 func (c *WriteLog) Unstored(asked clock.Reading) {
 	for i, a := range c.attempts {
 		pending := !c.record.Exists() || !SameSpec(&a.spec, &c.record.lease.Spec)
@@ -103,8 +103,8 @@ func (c *WriteLog) marked(r Record) bool {
 	return mark == "" || mark == c.process
 }
 
-// Stamps returns the renew times of one process: unique whole seconds. client-go's elector, and
-// some API servers and webhooks, keep no fractions. Without uniqueness, a wall clock that steps
+// Stamps makes the renew times of one process: unique whole seconds, because client-go's elector,
+// and some API servers and webhooks, keep no fractions. Without uniqueness, a wall clock that steps
 // back could hide a renewal.
 type Stamps struct{ last time.Time }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
-// WrittenAnnotation says up to which version the term that was released, and those before it, have
-// written each resource: the mark of the release, a space, and [handover.Versions]. Electors that
-// leave annotations alone also leave this one: the mark is then of another term.
+// WrittenAnnotation states up to which version the term that was released, and those before it,
+// have written each resource: the mark of the release, a space, and [handover.Versions]. Electors
+// that leave annotations alone also leave this one, whose mark is then of another term.
 const WrittenAnnotation = "bellwether.dev/written"
 
-// maxWritten bounds the annotation, in bytes. A term that has written more resources says nothing.
+// maxWritten bounds the annotation, in bytes. A term that has written more resources omits it.
 const maxWritten = 16 << 10
 
 // Written returns up to which version the terms until this release have written each resource.
@@ -31,7 +31,7 @@ func (r Record) Written() handover.Versions {
 	return versions
 }
 
-// WithWritten says in a release what was written.
+// WithWritten records in a release what was written.
 func WithWritten(l *coordinationv1.Lease, v handover.Versions) *coordinationv1.Lease {
 	if text := v.String(); len(text) <= maxWritten {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, l.Annotations[ReleasedAnnotation]+" "+text)

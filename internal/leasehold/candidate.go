@@ -27,28 +27,28 @@ type Config struct {
 	Identity       string // unique for each process
 	Timing         lease.Timing
 	TrustForeign   bool                      // treat an empty record of another elector as released
-	ReleaseTimeout time.Duration             // bounds the time until work returns; zero: no limit
-	StepDown       time.Duration             // before the deadline, work is asked to end; zero: it is not
+	ReleaseTimeout time.Duration             // bounds the time until work returns; no limit if zero
+	StepDown       time.Duration             // how long before the deadline work is asked to end; never if zero
 	OnLost         func(*lease.LostError)    // called once for a lost term, before Run returns
 	OnHolder       func(holder lease.Record) // called with every seen version, with or without a holder
 	Guard          *Guard                    // gets every term; one guard for each candidate
 	Clock          clock.Clock
-	KillTimer      KillTimer    // kills the process after the deadline; nil: none
+	KillTimer      KillTimer    // kills the process after the deadline; may be nil
 	Process        string       // its mark in the records, see [NewMark]
-	Ledger         lease.Ledger // for the supervisor; nil: none
-	// Hasten makes a renewal follow at once. Nil: never.
+	Ledger         lease.Ledger // for the supervisor; may be nil
+	// Hasten makes a renewal follow at once. It may be nil.
 	Hasten     <-chan struct{}
-	Pod        Pod  // of this process; zero: none
+	Pod        Pod  // of this process, or zero
 	NoteWrites bool // for the next term, see package handover
 	Events     bool // the process records Events about the lease
 	Log        *zap.Logger
 
 	Variant lease.Variant                            // of this kind of lease
 	OnWait  func(r lease.Record, wait time.Duration) // called by Wait; may be nil
-	Address string                                   // of the holder, for the record; empty: none
+	Address string                                   // of the holder, for the record; may be empty
 	Health  *Health                                  // of the work; one for each candidate
 	Contact *kube.Contact                            // one for each candidate
-	// called once for a term that was not lost, before the release
+	// OnFinish is called once for a term that was not lost, before the release.
 	OnFinish  func()
 	OnRenewal func(latency time.Duration, err error)
 }
@@ -71,14 +71,14 @@ type Candidate struct {
 	farLonger   time.Duration     // the last duration that was logged because it is so long
 
 	watchRefusedAt clock.Reading // when watching was last forbidden
-	watchBackoff   time.Duration // how long to wait from then, before asking again; zero: it is not forbidden
+	watchBackoff   time.Duration // how long to wait from then, before asking again; zero if it is not forbidden
 }
 
 // maxWatchBackoff bounds how long a candidate polls after a refused watch before it tries to watch
 // again.
 const maxWatchBackoff = time.Minute
 
-// NewMark returns a mark for the records of one process: a random text.
+// NewMark returns a mark, a random text, for the records of one process.
 func NewMark() string { return rand.Text() }
 
 // NewCandidate returns a candidate without an observation.
@@ -92,8 +92,8 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	return candidate
 }
 
-// reclaim reports whether the holder of a record is known to have ended. Of its own last term this
-// process knows it by itself: that it has the name of its container proves nothing of its requests.
+// reclaim reports whether the holder of a record is known to have ended. For its own last term this
+// process decides by itself, because the name of its container proves nothing about its requests.
 func (c *Candidate) reclaim(r lease.Record) bool {
 	if c.last != nil && r.WrittenBy(c.config.Process) {
 		return c.last.vacated
@@ -102,7 +102,7 @@ func (c *Candidate) reclaim(r lease.Record) bool {
 }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
-// says why. A record must have been observed until it expires: call Try again.
+// shows why. A record must have been observed until it expires, so call Try again.
 func (c *Candidate) Try(ctx context.Context) (*Holder, error) {
 	if err := c.look(ctx); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 // follow acts on every version of the record until it has taken the lease. It returns nil when the
 // record must be read again: the watch ended, the poll interval is over, or a request failed.
 func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
-	// The watch begins with the present version. Only a read shows that there is none.
+	// The watch begins with the present version, but only a read shows that the Lease is absent.
 	events, stop := c.watch(ctx)
 	defer stop()
 	if err := c.look(ctx); err != nil {
@@ -185,7 +185,7 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		poll = timer.C()
 	}
 	for {
-		// A swap that fails shows that the watch is behind: the caller opens a new one.
+		// A swap that fails shows that the watch is behind, so the caller opens a new one.
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
 		}
@@ -268,8 +268,8 @@ func (c *Candidate) see(r lease.Record) {
 	c.sayFarLonger(r)
 }
 
-// sayFarLonger logs a duration that may be a mistake of a user who has edited the Lease. It is waited
-// for: a holder may have it.
+// sayFarLonger logs a duration that may be a mistake of a user who has edited the Lease. The
+// candidate still waits for it, because a holder may have it.
 func (c *Candidate) sayFarLonger(r lease.Record) {
 	if d := r.Duration(); d > 10*c.config.Timing.Duration && d != c.farLonger {
 		c.farLonger = d
@@ -305,8 +305,8 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	}
 }
 
-// writtenUntil returns what the terms until r have written. This process knows it of its own last
-// term as well, if r is of that.
+// writtenUntil returns what the terms until r have written. If r is of this process' own last term,
+// this process knows them itself.
 func (c *Candidate) writtenUntil(r lease.Record) handover.Versions {
 	if c.last != nil && c.last.vacated && r.SameTerm(c.last.First()) {
 		return c.last.written()
@@ -343,7 +343,7 @@ func (c *Candidate) swap(ctx context.Context, next func(metav1.MicroTime) *coord
 	return h, err
 }
 
-// settle takes in another version than the one that was to be replaced.
+// settle handles a version other than the one to be replaced.
 func (c *Candidate) settle(r lease.Record, wrote bool) (*Holder, error) {
 	if !wrote {
 		c.observation.Invalidate(true)
@@ -385,7 +385,7 @@ func (v vacancy) until(now clock.Reading) time.Duration {
 	return now.SinceAtLeast(v.since)
 }
 
-// errOvertaken says that a takeover has failed because the version that it was to replace is gone.
+// errOvertaken means that a takeover has failed because the version to be replaced is gone.
 var errOvertaken = errors.New("another process was faster")
 
 // unfitError is the reason why a candidate gives up.

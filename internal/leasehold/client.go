@@ -11,7 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// ClientConfig returns a copy of config for clients that renew: with a connection of their own and
+// ClientConfig returns a copy of config for clients that renew, with a connection of their own and
 // without a rate limit.
 func ClientConfig(config *rest.Config) *rest.Config {
 	c := kube.ClientConfig(config)

@@ -17,9 +17,9 @@ import (
 
 // ReleaseOrphan empties the record with the mark of a release, if it is still one of the process.
 // died is when all of its processes had ended, by the ledger's clock, which now reads. It returns
-// the error of ctx, one of [lease.Orphan.FreeAt], [lease.ErrTaken] if the record is not of the process,
-// or that of the last request before [lease.Orphan.GiveUpAt]: a container whose process has died is
-// restarted only when its supervisor has ended.
+// the error of ctx, one of [lease.Orphan.FreeAt], [lease.ErrTaken] if the record is not of the
+// process, or that of the last request before [lease.Orphan.GiveUpAt], because a container whose
+// process has died is restarted only when its supervisor has ended.
 func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Clock, now func() time.Duration,
 	died time.Duration,
 ) error {
@@ -50,7 +50,7 @@ func (s *Store) release(ctx context.Context, process string, work lease.Work, d,
 	var known lease.Record
 	return s.newSwap(ctx, d, interval, true, change{
 		next: func() (*coordinationv1.Lease, lease.Record) {
-			// Somebody else may have removed the renew time.
+			// Another client may have removed the renew time.
 			stamps := lease.StampsAfter(ptr.Deref(known.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
 			l := known.Release(stamps.Next(s.clock.Now().Wall))
 			shardrecord.MarkCrash(l, work.Objects, work.All)

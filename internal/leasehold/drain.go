@@ -15,11 +15,11 @@ import (
 
 var errNotDrained = errors.New("at the deadline a guarded request could still have been carried out")
 
-// drain renews the lease until no guarded request can be carried out: a successor may begin as soon
-// as the lease is released. Requests without an answer after a margin are cut off. A request that
-// failed without an answer may be carried out until a margin after the API server gives it up.
-// drain returns errNotDrained if the deadline comes first, or if ctx ends because another lease steps
-// down, and ErrTaken if another process has the lease.
+// drain renews the lease until no guarded request can be carried out, because a successor may begin
+// as soon as the lease is released. Requests without an answer after a margin are cut off. A
+// request that failed without an answer may be carried out until a margin after the API server
+// gives it up. drain returns errNotDrained if the deadline comes first, or if ctx ends because
+// another lease steps down, and ErrTaken if another process has the lease.
 func (h *Holder) drain(ctx context.Context) (err error) {
 	defer func() {
 		if h.swap == nil {
@@ -85,7 +85,7 @@ func (h *Holder) cutOff() {
 // openRequests are requests that may still be carried out: without an answer yet, or failed without
 // one.
 type openRequests struct {
-	ledger    lease.Ledger // nil: of a scope, whose requests its term counts too
+	ledger    lease.Ledger // nil for a scope, whose requests its term also counts
 	mu        sync.Mutex
 	flying    int           // without an answer yet
 	abandoned []abandoned   // failed without an answer

@@ -12,7 +12,7 @@ import (
 )
 
 // Exit returns a function that logs message with the error and ends the process with
-// [process.ExitCode]. If the work's own error is the reason, it says that instead of message.
+// [process.ExitCode]. If the work's own error is the reason, it logs that instead of message.
 func Exit(logger *zap.Logger, message string) func(error) {
 	return func(err error) {
 		process.Exit(func() {

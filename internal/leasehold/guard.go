@@ -29,14 +29,14 @@ type GuardConfig struct {
 // off when the term ends.
 //
 // Its errors are final. client-go repeats a read whose error is a timeout or looks like a broken
-// connection, and takes a proxied or upgraded request for a read. So the errors wrap and quote no
+// connection, and takes a proxied or upgraded request for a read, so the errors wrap and quote no
 // other error.
 type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
 	wraps  atomic.Bool
-	// outside is called with the group and the resource of each write to a named object that belongs to
-	// no scope. Nil: nothing is.
+	// outside is called with the group and the resource of each write to a named object that
+	// belongs to no scope. It may be nil.
 	outside atomic.Pointer[func(group, resource string)]
 
 	notHeld, earlier, ended, cut error
@@ -58,7 +58,7 @@ func NewGuard(name types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 type termKey struct{ guard *Guard }
 
 // ownKey marks the contexts of a Store's requests. They pass every guard, because the term depends
-// on them. Their path would not distinguish them from another writer of the same Lease.
+// on them, and their path would not distinguish them from another writer of the same Lease.
 type ownKey struct{}
 
 func own(ctx context.Context) context.Context { return context.WithValue(ctx, ownKey{}, true) }
@@ -75,8 +75,8 @@ func (g *Guard) WrapOwn(base http.RoundTripper) http.RoundTripper { return &tran
 // Installed reports whether Wrap was called.
 func (g *Guard) Installed() bool { return g.wraps.Load() }
 
-// OnOutside has a function called with the group and the resource of each permitted write to a named
-// object whose context is that of no [Scope].
+// OnOutside has a function called with the group and the resource of each permitted write to a
+// named object whose context belongs to no [Scope].
 func (g *Guard) OnOutside(f func(group, resource string)) { g.outside.Store(&f) }
 
 type transport struct {
@@ -133,8 +133,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, g.explain(err, term)
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		// The body is the connection. client-go's own upgraders have none: they keep the connection
-		// and close it with their context.
+		// The body is the connection. client-go's own upgraders do not return it, but keep the
+		// connection and close it with their context.
 		conn, ok := resp.Body.(io.ReadWriteCloser)
 		if !ok {
 			f.end()
@@ -198,7 +198,7 @@ func (b *guardedBody) Close() error {
 }
 
 // guardedConn is an upgraded connection. It ends the request when it is closed. EOF does not end
-// it: the other direction may go on.
+// it, because the other direction may continue.
 type guardedConn struct {
 	io.ReadWriteCloser
 	request *inflightRequest

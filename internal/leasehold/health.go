@@ -13,7 +13,7 @@ import (
 
 // Health checks whether the work under a lease is alive. It is not for concurrent use.
 type Health struct {
-	check func(context.Context) error // nil: always healthy
+	check func(context.Context) error // always healthy if nil
 	probe probe.Probe
 	sick  error // the last result
 }
@@ -21,8 +21,8 @@ type Health struct {
 // NewHealth returns a Health that calls check.
 func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
-// healthy checks the work, unless ctx has ended: work that is stopping may say that it is not
-// healthy. If the check hangs, there is time for another attempt before the deadline.
+// healthy checks the work, unless ctx has ended, because work that is stopping may report that it
+// is not healthy. If the check hangs, there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
 	health := h.config.Health
 	if health.check == nil || ctx.Err() != nil {
@@ -55,7 +55,8 @@ func (h *Holder) Renew(ctx context.Context) error {
 	return h.endRenewal(h.swap.wait(ctx.Done()))
 }
 
-// beginRenewal begins a renewal if the work is healthy. Otherwise it is over, as Renew says.
+// beginRenewal begins a renewal if the work is healthy. Otherwise it is over, with the error that
+// Renew returns.
 func (h *Holder) beginRenewal(ctx context.Context) (over bool, err error) {
 	if h.Remaining() == 0 {
 		return true, h.conclude()
@@ -68,13 +69,13 @@ func (h *Holder) beginRenewal(ctx context.Context) (over bool, err error) {
 	return false, nil
 }
 
-// renew begins a renewal. There is none under way.
+// renew begins a renewal. No other may be under way.
 func (h *Holder) renew(ctx context.Context) {
 	h.asked = h.config.Clock.Now()
 	h.swap = h.newSwap(ctx, h.left(), h.renewal())
 }
 
-// endRenewal takes in how the renewal under way has ended.
+// endRenewal handles the end of the renewal under way.
 func (h *Holder) endRenewal(err error) error {
 	h.swap = nil
 	switch {

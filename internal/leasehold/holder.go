@@ -35,11 +35,11 @@ type Holder struct {
 	first    lease.Record  // the version that began the term
 	vacant   time.Duration // before the term
 	succeeds bool          // the last holder has released the lease
-	doubt    bool          // the record must be read: the outcome of the last write is unknown
-	leaving  bool          // work has been told to stop
-	swap     *swap         // the renewal under way; nil: none
+	doubt    bool          // the record must be read, because the outcome of the last write is unknown
+	leaving  bool          // work was asked to stop
+	swap     *swap         // the renewal under way, or nil
 	asked    clock.Reading // when it began
-	stepped  bool          // work has been told to stop, because of the deadline
+	stepped  bool          // work was asked to stop, because of the deadline
 	vacated  bool          // after that, nothing of the term can be carried out any more
 }
 
@@ -57,8 +57,8 @@ func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, write
 	return h
 }
 
-// written returns up to which version this term and those before it have written each resource. Only
-// a guarded client's writes are known.
+// written returns up to which version this term and those before it have written each resource. It
+// knows only a guarded client's writes.
 func (h *Holder) written() handover.Versions {
 	if h.log == nil || !h.config.Guard.Installed() {
 		return handover.Unknown()
@@ -94,8 +94,8 @@ func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 // release.
 func (h *Holder) Vacant() (d time.Duration, released bool) { return h.vacant, h.succeeds }
 
-// Expired returns an error if the term was lost or has reached its deadline: its work must have
-// ended. It returns nil while the term is held, and during and after a release.
+// Expired returns an error if the term was lost or has reached its deadline, so that its work must
+// have ended. It returns nil while the term is held, and during and after a release.
 func (h *Holder) Expired() error {
 	if h.Remaining() > 0 {
 		return nil
@@ -246,8 +246,8 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	}
 }
 
-// noteRenewal notes how a renewal has ended. A loss to another process, and work that is not healthy, are
-// no failures of requests.
+// noteRenewal notes how a renewal has ended. A loss to another process, and work that is not
+// healthy, do not count as failed requests.
 func (h *Holder) noteRenewal(err error) {
 	if !errors.Is(err, lease.ErrLost) && !errors.Is(err, lease.ErrUnhealthy) {
 		h.config.Contact.Note(err)
@@ -262,7 +262,7 @@ func (h *Holder) join() error {
 	return h.swap.wait(ended)
 }
 
-// abandon gives the renewal under way up.
+// abandon gives up the renewal under way.
 func (h *Holder) abandon() {
 	if h.swap != nil {
 		h.swap.end()
@@ -304,13 +304,13 @@ func (p *pace) next(err error) {
 	p.Reset(p.holder.untilRenewal())
 }
 
-// untilRenewal counts from when the last renewal was sent: a slow API server does not slow the
-// pace.
+// untilRenewal counts from when the last renewal was sent, so that a slow API server does not slow
+// the pace.
 func (h *Holder) untilRenewal() time.Duration {
 	return h.config.Timing.RenewInterval() - h.config.Clock.Now().SinceAtMost(h.writes.Sent())
 }
 
-// renewal is the change that makes the term longer.
+// renewal is the change that extends the term.
 func (h *Holder) renewal() change {
 	return change{
 		next: func() (*coordinationv1.Lease, lease.Record) { return h.record(lease.Record.Renewal) },
@@ -412,8 +412,8 @@ func (h *Holder) record(next func(lease.Record, metav1.MicroTime) *coordinationv
 	return h.config.Variant.Dressed(l, h.first, h.leaving), base
 }
 
-// learn takes in a version of the record. If it is not ours, the term is over, and learn returns
-// ErrTaken. But an answer to a write is believed only if it is ours.
+// learn handles a version of the record. If it is not ours, the term is over, and learn returns
+// ErrTaken, but an answer to a write is believed only if it is ours.
 func (h *Holder) learn(r lease.Record, asked clock.Reading, wrote bool) (outcome, error) {
 	known := h.writes.Standing()
 	if !h.confirm(r) {
@@ -458,7 +458,7 @@ func (h *Holder) settle(ctx context.Context) error {
 	return err
 }
 
-// left returns how long the term may last without a renewal, also during its release.
+// left returns how long the term may last without a renewal, even during its release.
 func (h *Holder) left() time.Duration {
 	return h.config.Timing.Left(h.writes.Sent(), h.config.Clock.Now())
 }

@@ -18,13 +18,13 @@ import (
 // closed.
 type inflightRequest struct {
 	term     *Term
-	target   target // empty: not known
+	target   target // empty if not known
 	deletes  bool
 	cancel   context.CancelFunc // of the request's context
-	scope    *Scope             // nil: none
+	scope    *Scope             // or nil
 	bound    time.Duration      // how long the API server tries at most
-	write    *handover.Write    // nil: not noted
-	conn     io.Closer          // guarded by term.mu: of an upgrade; nil: none
+	write    *handover.Write    // nil if not noted
+	conn     io.Closer          // guarded by term.mu: of an upgrade, or nil
 	unlink   func() bool        // detaches it from the caller's context; nil before the answer
 	answered sync.Once
 }
@@ -65,8 +65,8 @@ func (f *inflightRequest) note(l *handover.Log) *handover.Write {
 	return l.Begin(resource, handover.Whole)
 }
 
-// answer records the answer, or the failure err. After a failure the request may still be carried
-// out, and also after a server error of an API server or a proxy: etcd may commit the write later.
+// answer records the answer, or the failure err. After a failure, or a server error of an API
+// server or a proxy, the request may still be carried out, because etcd may commit the write later.
 func (f *inflightRequest) answer(resp *http.Response, err error) {
 	switch {
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:

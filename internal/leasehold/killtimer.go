@@ -31,7 +31,7 @@ func (t *Term) armKillTimer() {
 	}
 }
 
-// DisarmKillTimer must be called only when no work of the term is running.
+// DisarmKillTimer disarms the kill timer. No work of the term may be running.
 func (t *Term) DisarmKillTimer() {
 	if t.kill != nil {
 		_ = t.kill.Stop() // a failure is safe: the process ends

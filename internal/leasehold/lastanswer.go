@@ -14,9 +14,9 @@ import (
 // unwaitingKey is the key of how long an answer may ask to wait.
 type unwaitingKey struct{}
 
-// unwaiting returns a context for the requests of a holder. If an answer asks to wait for longest or more
-// (Retry-After), the request fails at once: a term would end with one or two attempts, although the API
-// server may have recovered. The holder has pauses of its own.
+// unwaiting returns a context for the requests of a holder. If an answer asks to wait for longest
+// or more (Retry-After), the request fails at once, because a term would otherwise end with one or
+// two attempts, although the API server may have recovered. The holder has pauses of its own.
 func unwaiting(ctx context.Context, longest time.Duration) context.Context {
 	return context.WithValue(ctx, unwaitingKey{}, longest)
 }
@@ -25,8 +25,8 @@ func unwaiting(ctx context.Context, longest time.Duration) context.Context {
 // by itself if an answer asks for that (429 and 5xx with Retry-After), with a wait in between. If
 // the request's time is over then, its error does not mention the answers.
 type answers struct {
-	code    atomic.Int32  // the last; zero: none
-	longest time.Duration // that an answer may ask to wait; zero: any
+	code    atomic.Int32  // the last, or zero
+	longest time.Duration // that an answer may ask to wait; any if zero
 }
 
 // answersKey is the key of the *answers in the context of a request.
@@ -39,7 +39,7 @@ func observed(ctx context.Context) (context.Context, *answers) {
 	return context.WithValue(ctx, answersKey{}, a), a
 }
 
-// explain returns why a request has failed whose time is over.
+// explain returns why a request has failed when its time is over.
 func (a *answers) explain(cause error) error {
 	if code := int(a.code.Load()); code != 0 {
 		return &throttledError{code, cause}
@@ -47,7 +47,7 @@ func (a *answers) explain(cause error) error {
 	return cause
 }
 
-// throttledError is returned if the API server has asked to repeat a request later until its time
+// throttledError is returned for a request that the API server asked to repeat later until its time
 // was over.
 type throttledError struct {
 	code  int
@@ -61,7 +61,7 @@ func (e *throttledError) Error() string {
 func (e *throttledError) Unwrap() error { return e.cause }
 
 // observer is a transport that notes answers. Without it, as in clients that were not made from
-// [ClientConfig], throttling cannot be told from silence.
+// [ClientConfig], throttling cannot be distinguished from silence.
 type observer struct{ base http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = observer{}

@@ -2,7 +2,7 @@ package leasehold
 
 import "time"
 
-// noLedger is that of a process without a supervisor.
+// noLedger is the ledger of a process without a supervisor.
 type noLedger struct{}
 
 func (noLedger) Now() time.Duration                      { return 0 }

@@ -16,7 +16,7 @@ import (
 // TerminationLog is where the kubelet reads the termination message of a container.
 const TerminationLog = "/dev/termination-log"
 
-// Pod is the Pod of this process. The zero Pod is none.
+// Pod is the Pod of this process. The zero Pod names no Pod.
 type Pod struct {
 	Name string
 	UID  types.UID
@@ -26,7 +26,7 @@ type Pod struct {
 	Log       string // a file: [TerminationLog]
 }
 
-// PodNameProblems returns why a name is not that of a Pod. The empty name has none.
+// PodNameProblems returns why a name cannot be that of a Pod, or nil for the empty name.
 func PodNameProblems(name string) []string {
 	if name == "" {
 		return nil
@@ -34,7 +34,7 @@ func PodNameProblems(name string) []string {
 	return validation.IsDNS1123Subdomain(name)
 }
 
-// WithDefaults returns p with its zero fields set. A Pod without a UID or a name is none.
+// WithDefaults returns p with its zero fields set, or the zero Pod if p has no UID or name.
 func (p Pod) WithDefaults() Pod {
 	if p.Name == "" {
 		p.Name, _ = os.Hostname()
@@ -48,8 +48,8 @@ func (p Pod) WithDefaults() Pod {
 	return p
 }
 
-// badge makes a process known to the kubelet: its mark is in the termination message of its
-// container, which no other container has.
+// badge identifies a process in reports of the kubelet by its mark, which only the termination
+// message of its own container has.
 type badge struct {
 	pod     Pod
 	lease   types.NamespacedName

@@ -20,7 +20,7 @@ import (
 )
 
 // Witness releases leases for holders that have died with their container. It watches the Pods that
-// records name, each with a watch of its own, and takes the kubelet's report for proof. When the
+// records name, each with a watch of its own, and takes the kubelet's report as proof. When the
 // holder's margin has passed since the report came, it empties the record if that is still of the
 // process, by one conditional write. It is for a dead container what a supervisor is for a dead
 // process.
@@ -66,7 +66,7 @@ func (w *Witness) Close() {
 	w.joined.Wait()
 }
 
-// See takes in a version of a lease.
+// See handles a version of a lease.
 func (w *Witness) See(name types.NamespacedName, r lease.Record) {
 	n, ok := r.PodProcess(name)
 	w.mu.Lock()

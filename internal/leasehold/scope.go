@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Scope is a piece of work in a term. Its context ends with the term. It counts the guarded
+// Scope is a piece of work in a term. Its context ends with the term, and it counts the guarded
 // requests with that context that may still be carried out.
 type Scope struct {
 	term   *Term
@@ -40,7 +40,7 @@ func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	return context.WithValue(context.WithValue(ctx, termKey{guard}, t), scopeKey{guard}, s), s
 }
 
-// cause is the cause of contexts that end with the term.
+// cause returns the cause of contexts that end with the term.
 func (t *Term) cause() error {
 	if loss, _ := t.Ended(); loss != nil {
 		return loss

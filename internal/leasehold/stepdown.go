@@ -11,8 +11,8 @@ import (
 )
 
 // SteppedDown reports whether Run has returned before the deadline, because the lease could not be
-// renewed. The lease was not released: if nothing of the term is under way, this process may take it
-// again at once, and others when it has expired.
+// renewed. The lease was not released, so this process may take it again at once if nothing of the
+// term is under way, and others when it has expired.
 func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
 
 // stepDown asks work to end if the deadline is near, and reports whether it has. Work that is not
@@ -56,8 +56,8 @@ func (h *Holder) vacate(ctx context.Context, err error) error {
 	return nil
 }
 
-// stepsDown reports whether ctx is that of the work of another lease that could not be renewed. It has
-// to return before that lease's deadline, so there is no time to release this one.
+// stepsDown reports whether ctx is that of the work of another lease that could not be renewed. The
+// work has to return before that lease's deadline, so there is no time to release this one.
 func stepsDown(ctx context.Context) bool { return errors.Is(context.Cause(ctx), lease.ErrSteppedDown) }
 
 // outliving returns a context for a request that outlives ctx, unless another lease steps down.

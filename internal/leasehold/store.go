@@ -89,8 +89,8 @@ func (s *Store) get(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 // replacing returns the request that creates l, or updates it if base is known. After any error the
-// outcome is unknown until the record was read again: even a conflict may be with an earlier write of
-// ours. It is also an error if the API server has stored another spec.
+// outcome is unknown until the record was read again, because even a conflict may be with an
+// earlier write of ours. It is an error as well if the API server has stored another spec.
 func (s *Store) replacing(l *coordinationv1.Lease, base lease.Record) (
 	verb string, request func(context.Context) (*coordinationv1.Lease, error),
 ) {
@@ -130,7 +130,7 @@ func (s *Store) ask(ctx context.Context, verb string, request func(context.Conte
 	return nil, &AccessError{verb, s.Name, err}
 }
 
-// note takes in how a request has ended. It logs failures by verb.
+// note handles the end of a request, and logs failures by verb.
 func (s *Store) note(ctx context.Context, verb string, l *coordinationv1.Lease, err error) (lease.Record, error) {
 	s.noteRefusal(verb, kube.AccessDenied(err), s.clock.Now())
 	if err == nil || !isLostRace(err) && !gaveUp(ctx) {
@@ -164,8 +164,8 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 	s.refused[verb] = r
 }
 
-// RefusedFor returns how long the API server has not permitted the verb of err; zero if err says
-// something else.
+// RefusedFor returns how long the API server has not permitted the verb of err; zero if err is
+// another error.
 func (s *Store) RefusedFor(err error) time.Duration {
 	var access *AccessError
 	if !errors.As(err, &access) || !kube.AccessDenied(access.Err) {
@@ -201,8 +201,9 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 	return w, err
 }
 
-// noteWatch logs the outcome of a watch that was to be opened, if it is news. One refusal is not: an API
-// server that is starting refuses everything for a moment. More are logged once, because polling works.
+// noteWatch logs the outcome of opening a watch, if it is news. One refusal is not, because an API
+// server that is starting refuses everything for a moment. More are logged once, because polling
+// works.
 func (s *Store) noteWatch(err error) {
 	if !kube.RoleMissing(err) {
 		s.refusals = 0
@@ -215,8 +216,8 @@ func (s *Store) noteWatch(err error) {
 	}
 }
 
-// recordOf returns the version in an event, also the last version of a deleted Lease. ok is false
-// if there is none.
+// recordOf returns the version in an event, including the last version of a deleted Lease. ok is
+// false without one.
 func (s *Store) recordOf(e watch.Event) (r lease.Record, ok bool) {
 	l, ok := e.Object.(*coordinationv1.Lease)
 	if !ok || l.Name != s.Name.Name || e.Type == watch.Bookmark { // fake clientsets do not select by name

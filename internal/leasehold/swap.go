@@ -13,11 +13,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// swap is a write of a record in place of the known version. An API server, a network or an admission
-// webhook may not answer for seconds, and may then answer or not. So the write is not given up: after a
-// renew interval without an answer the record is read on another connection and, if it is unchanged, the
-// write is sent again beside those without an answer. All of them are conditional on one version, so that
-// at most one is stored. The intervals shrink as time runs out.
+// swap is a write of a record in place of the known version. An API server, a network or an
+// admission webhook may not answer for seconds, and may then answer or not, so the write is not
+// given up: after a renew interval without an answer the record is read on another connection and,
+// if it is unchanged, the write is sent again beside those without an answer. All of them are
+// conditional on one version, so that at most one is stored. The intervals shrink as time runs out.
 //
 // It is for one goroutine, which passes what comes from answered to receive, and calls again when due.
 type swap struct {
@@ -34,18 +34,18 @@ type swap struct {
 	flying    int   // requests without an answer
 	reads     int   // of these, reads
 	writes    int   // that were sent
-	moved     int   // of these, before another version became known; -1: none did
+	moved     int   // of these, before another version became known; -1 if that never happened
 	silent    int   // intervals without an end
 	conflicts int   // in a row
-	failed    error // why the last write that had an answer was not stored; nil: repeat it
+	failed    error // why the last write that had an answer was not stored; if nil, repeat it
 	unread    error // why the last read has failed
 }
 
-// change is what a swap is for.
+// change defines what a swap does.
 type change struct {
 	// next records and returns the next write in place of base.
 	next func() (l *coordinationv1.Lease, base lease.Record)
-	// learn takes in a version that was read, or that a write has stored, after the time asked.
+	// learn handles a version that was read, or that a write has stored, after the time asked.
 	learn func(r lease.Record, asked clock.Reading, wrote bool) (outcome, error)
 	// late gets the reason when there is no answer yet. It may be nil.
 	late func(error)
@@ -60,7 +60,7 @@ const (
 	settled                  // the swap has ended
 )
 
-// reply is that to one request of a swap.
+// reply is the reply to one request of a swap.
 type reply struct {
 	verb   string
 	asked  clock.Reading
@@ -69,15 +69,15 @@ type reply struct {
 	err    error
 }
 
-// roomy is more than the requests of a swap. If its goroutine ends by runtime.Goexit, as that of a callback
-// may, the others end all the same.
+// roomy is more than the requests of a swap. If its goroutine ends by runtime.Goexit, as that of a
+// callback may, the others still end.
 const roomy = 100
 
 // briefest is the shortest time between two repetitions.
 const briefest = 100 * time.Millisecond
 
-// newSwap begins a swap that takes at most d, with a read if read is set. The end of ctx does not end it,
-// unless another lease steps down: an abandoned write may begin an unknown term.
+// newSwap begins a swap that takes at most d, with a read if read is set. The end of ctx does not
+// end it, unless another lease steps down, because an abandoned write may begin an unknown term.
 func (s *Store) newSwap(ctx context.Context, d, interval time.Duration, read bool, c change) *swap {
 	d = max(0, d)
 	w := &swap{
@@ -99,7 +99,7 @@ func (s *Store) newSwap(ctx context.Context, d, interval time.Duration, read boo
 	return w
 }
 
-// answered has the answers of a swap; nil without one.
+// answered returns the answers of a swap, or nil without one.
 func (w *swap) answered() <-chan reply {
 	if w == nil {
 		return nil
@@ -107,7 +107,7 @@ func (w *swap) answered() <-chan reply {
 	return w.answers
 }
 
-// due tells when to call again; nil without a swap.
+// due returns the timer of the next call of again, or nil without a swap.
 func (w *swap) due() <-chan time.Time {
 	if w == nil {
 		return nil
@@ -159,7 +159,7 @@ func (w *swap) send(verb string, request func(context.Context) (*coordinationv1.
 	}()
 }
 
-// again tries once more beside what has no answer.
+// again tries once more beside requests without an answer.
 func (w *swap) again() {
 	silence := fmt.Errorf("no answer within %v", w.store.clock.Now().SinceAtLeast(w.begun).Round(time.Millisecond))
 	if w.change.late != nil {
@@ -174,7 +174,7 @@ func (w *swap) again() {
 	w.timer.Reset(w.pause())
 }
 
-// suspect returns what may be the matter. Only writes pass admission.
+// suspect returns the possible cause. Only writes pass admission.
 func (w *swap) suspect() string {
 	if w.reads == 0 {
 		return "an admission webhook that matches Leases, because reads are answered"
@@ -182,8 +182,8 @@ func (w *swap) suspect() string {
 	return "the API server, the network, or a proxy between them"
 }
 
-// receive takes in an answer. It reports whether the swap has ended, and why it has failed. Then none of
-// its requests is under way in this process.
+// receive handles an answer. It reports whether the swap has ended, and why it has failed; none of
+// its requests is then under way in this process.
 func (w *swap) receive(a reply) (done bool, err error) {
 	w.flying--
 	wrote := a.verb != "get"

@@ -21,7 +21,7 @@ const (
 // classify returns the class of a request, and its target if it is bounded, from its method and path.
 // When in doubt, it is guarded, and its target is empty.
 //
-// API servers look only at the decoded URL.Path, so classify does too. Encoded slashes separate.
+// API servers look only at the decoded URL.Path, and so does classify. Encoded slashes separate.
 // The API may be below any path that config.Host names.
 func classify(r *http.Request) (class, target) {
 	if r.URL == nil || r.URL.Opaque != "" || ambiguous(r.URL.Path) || r.Header.Get("Upgrade") != "" {
@@ -72,8 +72,8 @@ type target struct {
 	legacy   bool // /watch/ before the resource
 }
 
-// connecting are the subresources that connect, in any group: the portforward of a virtual machine
-// acts like a Pod's.
+// connecting are the subresources that connect, in any group, because the portforward of a virtual
+// machine acts like a Pod's.
 var connecting = []string{"exec", "attach", "portforward", "proxy"}
 
 // parse reads a path of the API: /api/<version>/… or /apis/<group>/<version>/…, then

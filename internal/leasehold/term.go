@@ -16,7 +16,7 @@ import (
 // Term is one period of holding a lease. It is valid until its deadline, which renewals move, and
 // ends once: lost, or ended by us. It is safe for concurrent use.
 //
-// A timer enforces the deadline. It needs no other goroutine: a hanging renewal, or work that
+// A timer enforces the deadline. It needs no other goroutine, so a hanging renewal, or work that
 // ignores its context, cannot delay it.
 type Term struct {
 	lease    types.NamespacedName
@@ -24,11 +24,11 @@ type Term struct {
 	timing   lease.Timing
 	clock    clock.Clock
 	onLost   func(*lease.LostError)
-	kill     KillTimer // nil: none
+	kill     KillTimer // or nil
 	ledger   lease.Ledger
 	began    time.Duration // by the ledger's clock
-	guard    *Guard        // nil: none
-	log      *handover.Log // of its guarded writes; nil: they are not noted
+	guard    *Guard        // or nil
+	log      *handover.Log // of its guarded writes; nil if they are not noted
 
 	mu      sync.Mutex
 	state   state
@@ -71,7 +71,8 @@ func newTerm(c Config, sent clock.Reading) *Term {
 	return t
 }
 
-// checkInterval bounds the time between checks of the deadline: a timer does not count suspension.
+// checkInterval bounds the time between checks of the deadline, because a timer does not count
+// suspension.
 const checkInterval = time.Second
 
 // promptly bounds the time from reading the clock to starting a timer in a process that was not
@@ -141,11 +142,12 @@ func (t *Term) fail(err error) {
 	t.failing = err
 }
 
-// Forfeit ends the term as lost: its work may not have ended, so the lease must not be released.
+// Forfeit ends the term as lost, because its work may not have ended and the lease must not be
+// released.
 func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
 
 // expire is called by the timer. It ends the term at its deadline, or else resets the timer. If the
-// process was stopped after reading the clock, the timer would be late: it checks again.
+// process was stopped after reading the clock, the timer would be late, so it checks again.
 func (t *Term) expire() {
 	for {
 		now := t.clock.Now()
@@ -163,7 +165,7 @@ func (t *Term) expire() {
 	}
 }
 
-// left is the time until the deadline. The caller holds mu.
+// left returns the time until the deadline. The caller holds mu.
 func (t *Term) left(now clock.Reading) time.Duration { return t.timing.Left(t.sent, now) }
 
 // overdue returns why the term reached its deadline. The caller holds mu.
@@ -203,8 +205,8 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 	t.onLost(t.loss)
 }
 
-// conclude returns the loss of a term that was seen past its deadline, or over. It is lost even if
-// the wall clock was set back since. It returns nil if we have ended the term.
+// conclude returns the loss of a term that is over or was seen past its deadline, even if the wall
+// clock was set back since. It returns nil if we have ended the term.
 func (t *Term) conclude() error {
 	now := t.clock.Now()
 	t.mu.Lock()

@@ -12,8 +12,8 @@ import (
 )
 
 // watchLease watches the record until ctx ends, and ends the term when another process has changed
-// the record. The next renewal would notice up to a renew interval later; it does if watching is
-// forbidden.
+// the record. The next renewal would notice up to a renew interval later, and does so if watching
+// is forbidden.
 func (h *Holder) watchLease(ctx context.Context) {
 	pause := backoff(h.config.Timing)
 	for ctx.Err() == nil {
@@ -59,8 +59,8 @@ func (h *Holder) follow(ctx context.Context) (useful bool, err error) {
 }
 
 // handleEvent ends the term if an event proves that it is over. Events are late, and may be from
-// before the term: only a version above our own is a proof. A lower one, as after a restore of the
-// cluster, is left to the next renewal.
+// before the term, so only a version above our own is a proof. A lower one, as after a restore of
+// the cluster, is left to the next renewal.
 func (h *Holder) handleEvent(r lease.Record, deleted bool) {
 	h.writesMu.Lock()
 	ours, standing := !deleted && h.writes.Contains(r) && h.altered(r) == nil, h.writes.Standing()
@@ -91,7 +91,7 @@ func (h *Holder) lostTo(r lease.Record) error {
 		if err := errors.Join(h.altered(r), h.config.Variant.WhyUnfit(r)); err != nil {
 			cause = fmt.Errorf("%w: %w", lease.ErrTaken, err)
 		} else if changes := h.latestRecord().ChangesTo(r); changes != "" && r.Holder() == h.config.Identity {
-			cause = fmt.Errorf("%w: %s", lease.ErrTaken, changes) // the holder does not say what has happened
+			cause = fmt.Errorf("%w: %s", lease.ErrTaken, changes) // the holder does not show what has happened
 		}
 	}
 	h.lose(cause, r.Holder()) // before OnHolder, which may take time
@@ -99,7 +99,7 @@ func (h *Holder) lostTo(r lease.Record) error {
 	return cause
 }
 
-// latestRecord is the last known version of our record, for any goroutine.
+// latestRecord returns the last known version of our record, for any goroutine.
 func (h *Holder) latestRecord() lease.Record {
 	h.writesMu.Lock()
 	defer h.writesMu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
-// Mutation is a plausible mistake: a change of a line whose reason is not known.
+// Mutation is a plausible mistake: a change of a line by a person who does not know its reason.
 type Mutation struct {
-	// Name says what the change breaks.
+	// Name describes what the change breaks.
 	Name string
 	// File of the package contains Old once. New replaces it.
 	File, Old, New string
@@ -25,7 +25,7 @@ const share = 4
 
 // Catch fails for every mutation that its test does not catch. The flags are for that test. Because
 // each mutation takes a build, Catch tries only every fourth unless the run is a soak. Unless mutations
-// are asked for, see package proof, it only checks that Old occurs, and skips the test.
+// are asked for (see package proof), it only checks that Old occurs, and skips the test.
 func Catch(t *testing.T, mutations []Mutation, flags ...string) {
 	t.Helper()
 	for _, m := range mutations {

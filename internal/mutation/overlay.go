@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// pattern matches code however its lines are broken: white space between two tokens may be missing,
-// and a comma may end a list. White space around the code is not matched.
+// pattern matches code however its lines are broken, so white space between two tokens may be
+// missing, and a comma may end a list. White space around the code is not matched.
 func pattern(code string) *regexp.Regexp {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(code))
@@ -49,7 +49,7 @@ func isWord(c byte) bool {
 }
 
 // Split returns what a file has before and after a piece of code. If the file does not contain old
-// exactly once, the test fails: the code has changed, and the mutation has to follow.
+// exactly once, the test fails, because the code has changed and the mutation has to follow.
 func Split(t testing.TB, path, old string) (before, after []byte) {
 	t.Helper()
 	source, err := os.ReadFile(path)

@@ -22,10 +22,9 @@ type Probe struct {
 	overdue <-chan struct{} // closed when the abandoned call returns; nil without such a call
 }
 
-// Ask calls ask and waits for its answer until ctx ends, or for wait by c. Then it returns the
-// cause. It ignores a later answer of that call, which may be outdated. Until that call has
-// returned, Ask returns [ErrHangs] without another call. So a function that hangs costs one
-// goroutine, no matter how often Ask is called.
+// Ask calls ask and waits for its answer until ctx ends, or for wait by c. Then it returns the cause
+// and ignores a later answer of that call, which may be outdated. Until that call has returned, Ask
+// returns [ErrHangs] without another call, so a function that hangs costs only one goroutine.
 func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask func(context.Context) error) error {
 	if p.overdue != nil {
 		select {

@@ -7,8 +7,8 @@ import "time"
 // believe in a lease that others have seen expire.
 //
 // Only differences between readings in one process are meaningful. Other systems use the runtime's
-// monotonic clock. If a hypervisor pauses a virtual machine, no clock in it counts. The clock is
-// real in testing/synctest bubbles too: code that runs in a bubble takes a clock as a value.
+// monotonic clock. If a hypervisor pauses a virtual machine, no clock in it counts. Even in
+// testing/synctest bubbles the clock is real, so code that runs in one takes a clock as a value.
 func SinceBoot() time.Duration { return sinceBoot() }
 
 var start = time.Now()

@@ -15,7 +15,7 @@ var sinceBoot = func() func() time.Duration {
 	}
 	return func() time.Duration {
 		d, err := readBootClock()
-		if err != nil { // forbidden since the start: a wrong time could keep a lease forever
+		if err != nil { // forbidden since the start, and a wrong time could keep a lease forever
 			panic("process: read CLOCK_BOOTTIME: " + err.Error())
 		}
 		return d

@@ -24,8 +24,8 @@ func RunWithTimeout(f func()) {
 	}
 }
 
-// Exit ends the process with [ExitCode]. It first gives logMessages 50 ms.
-// It does not wait for other goroutines: they end with the process.
+// Exit ends the process with [ExitCode]. It first gives logMessages 50 ms, and does not wait for
+// other goroutines, which end with the process.
 func Exit(logMessages func()) {
 	RunWithTimeout(logMessages)
 	os.Exit(ExitCode)

@@ -15,22 +15,23 @@ var errClosed = errors.New("kill timer: the timer is closed")
 
 // KillTimer makes the kernel kill this process with SIGKILL at a deadline.
 //
-// A time.Timer needs a running thread of the process. A KillTimer is a POSIX timer and needs none:
-// it also ends a process that spins in all its threads, waits for the garbage collector, or was
-// stopped by SIGSTOP. It outlives the thread that created it. It counts while the machine is
-// suspended (CLOCK_BOOTTIME) and then fires on resume, before work continues. It needs no memory when
-// it fires: [NewKillTimer] allocates the signal.
+// A time.Timer needs a running thread of the process. A KillTimer, which is a POSIX timer, does
+// not, so it also ends a process that spins in all its threads, waits for the garbage collector, or
+// was stopped by SIGSTOP. It outlives the thread that created it. It counts while the machine is
+// suspended (CLOCK_BOOTTIME) and then fires on resume, before work continues. It needs no memory
+// when it fires, because [NewKillTimer] allocates the signal.
 //
 // It does not end:
 //
-//   - PID 1 of a pid namespace, as in a normal container: the kernel drops a SIGKILL that such a
-//     process sends itself. NewKillTimer returns [ErrPID1], which names the ways out.
-//   - A process that replaces itself with execve (syscall.Exec): the kernel deletes its timers.
-//   - Children: fork does not inherit timers. A child that acts for the leader needs its own
-//     end, such as SysProcAttr.Pdeathsig or a pipe whose end it watches.
+//   - PID 1 of a pid namespace, as in a normal container, because the kernel drops a SIGKILL that
+//     such a process sends itself. NewKillTimer returns [ErrPID1], which names the ways out.
+//   - A process that replaces itself with execve (syscall.Exec), because the kernel deletes its
+//     timers.
+//   - Children, because fork does not inherit timers. A child that acts for the leader needs its
+//     own end, such as SysProcAttr.Pdeathsig or a pipe whose end it watches.
 //   - A system call that cannot be interrupted, such as I/O on a hung disk, before it returns. No
 //     code runs after it. Requests that were sent may still arrive.
-//   - A virtual machine that its hypervisor pauses: the clock stops with it.
+//   - A virtual machine that its hypervisor pauses, because the clock stops with it.
 //   - Anything on systems other than Linux and in sandboxes that forbid the calls: NewKillTimer
 //     returns an error that matches errors.ErrUnsupported.
 //
@@ -61,8 +62,8 @@ func NewKillTimer() (*KillTimer, error) {
 // Set arms or re-arms the timer to fire in d, at once if d is not positive. After an error the
 // timer is unchanged.
 //
-// If the process is stopped before this call, the deadline moves by as much: use SetAt for a fixed
-// deadline.
+// If the process is stopped before this call, the deadline moves by as much, so use SetAt for a
+// fixed deadline.
 func (t *KillTimer) Set(d time.Duration) error { return t.set(max(d, 1), false) } // 0 would disarm it
 
 // SetAt is Set for a reading of [SinceBoot]. The timer fires at once if it has passed.

@@ -10,8 +10,9 @@ import (
 )
 
 // Lock takes name for this process in its network namespace, which the containers of a Pod share.
-// It is held until release is called or the process ends: the kernel frees the name of an abstract
-// socket when the last thread is gone. The error is [ErrLocked] if the name is held already.
+// It is held until release is called or the process ends, because the kernel frees the name of an
+// abstract socket when the last thread is gone. The error is [ErrLocked] if the name is held
+// already.
 func Lock(name string) (release func(), err error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shrink gives back memory that this process needs no more: what its initialization has left
+// shrink gives back memory that this process no longer needs: what its initialization has left
 // behind, and the pages of the program's file. Those that are needed again are read from the page
 // cache, which the child shares.
 func shrink() {
@@ -26,7 +26,8 @@ func shrink() {
 		return
 	}
 	defer func() { _ = file.Close() }()
-	// A loader has written to data before they became read-only (-buildmode=pie): the file has others.
+	// A loader has written to data before they became read-only (-buildmode=pie), so the file has
+	// others.
 	relocated := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO })
 	maps, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(maps)) {
@@ -37,7 +38,7 @@ func shrink() {
 			continue
 		}
 		if code := mode == "r-xp"; code || mode == "r--p" && !relocated {
-			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED) // without it, it is larger
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED) // on failure it stays larger
 		}
 	}
 }

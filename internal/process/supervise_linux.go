@@ -27,7 +27,7 @@ func ReexecIfPID1() {
 // return before the process exits.
 //
 // The child does not outlive this process. The kernel kills all processes of a namespace when its
-// PID 1 ends. Elsewhere it kills the child when the thread that has started it ends: that thread
+// PID 1 ends. Elsewhere it kills the child when the thread that has started it ends, so that thread
 // belongs to this goroutine from now on. Orphans of the child become children of this process.
 func Supervise(v Supervision) (code int) {
 	runtime.LockOSThread()
@@ -48,7 +48,7 @@ func Supervise(v Supervision) (code int) {
 			return cannotStart(err)
 		}
 	}
-	// In a group of its own, it gets once what is sent to the group of this process.
+	// In a group of its own, it gets only once what is sent to the group of this process.
 	child, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
 		Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	})
@@ -96,8 +96,8 @@ func cannotStart(err error) (code int) {
 	return ExitCannotStart
 }
 
-// EndDescendants kills the descendants that a child has left behind, and waits until all have ended.
-// It returns false if one of them has not by then, a reading of [SinceBoot].
+// EndDescendants kills the descendants that a child has left behind, and waits until all have
+// ended. It returns false if one of them has not ended by until, a reading of [SinceBoot].
 func EndDescendants(until time.Duration) bool {
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		for {
@@ -121,8 +121,8 @@ func EndDescendants(until time.Duration) bool {
 	}
 }
 
-// CheckProc returns an error unless /proc shows the processes of this process' namespace: [Children] and
-// [EndDescendants] read it.
+// CheckProc returns an error unless /proc, which [Children] and [EndDescendants] read, shows the
+// processes of this process' namespace.
 func CheckProc() error {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -164,25 +164,25 @@ func Children(of int) (pids []int) {
 	return pids
 }
 
-// signals of this process that its child gets.
+// signals are the signals of this process that its child gets.
 type signals struct {
 	received chan os.Signal
 	init     bool // this is the PID 1 of a namespace
 }
 
-// newSignals must be called before the child starts: earlier signals wait for it.
+// newSignals must be called before the child starts, so that earlier signals wait for it.
 func newSignals() *signals {
 	s := &signals{make(chan os.Signal, 128), os.Getpid() == 1} // more than there are: os/signal drops what does not fit
 	signal.Notify(s.received, s.forwarded()...)
 	return s
 }
 
-// oneStop is within how long a stop that is sent twice is one: timeout sends it to this process, and then to
-// the group.
+// oneStop is how soon a second stop counts as the same one, because timeout sends it to this
+// process, and then to the group.
 const oneStop = 50 * time.Millisecond
 
-// forward sends the child each signal. It fails if the child has ended; then this process ends too. A
-// shell that stops this process stops both, and continues both.
+// forward sends the child each signal. It fails if the child has ended; then this process ends as
+// well. A shell that stops this process stops both, and continues both.
 func (s *signals) forward(child *os.Process) {
 	var stop os.Signal
 	var forwarded time.Time
@@ -202,9 +202,9 @@ func (s *signals) forward(child *os.Process) {
 }
 
 // forwarded returns all signals except those about this process itself: its children, broken pipes,
-// preempted goroutines, faults and, unless this is PID 1, its use of a terminal. SIGHUP and SIGINT stay
-// ignored, here and in the child, if they were at the start. Of other signals, the runtime of Go does not
-// keep that.
+// preempted goroutines, faults and, unless this is PID 1, its use of a terminal. SIGHUP and SIGINT
+// stay ignored, here and in the child, if they were at the start. For other signals, the runtime of
+// Go does not preserve that.
 func (s *signals) forwarded() []os.Signal {
 	var all []os.Signal
 	for n := syscall.Signal(1); n <= 64; n++ {
@@ -227,8 +227,9 @@ func (s *signals) forwarded() []os.Signal {
 	return all
 }
 
-// underShell reports whether a shell may stop this process by the terminal's keys, and continue it. In the
-// group of the session's leader nothing would continue it: there the kernel ignores these keys.
+// underShell reports whether a shell may stop this process by the terminal's keys, and continue it.
+// In the group of the session's leader nothing would continue it, because there the kernel ignores
+// these keys.
 func underShell() bool {
 	session, err := unix.Getsid(0)
 	return err == nil && session != unix.Getpgrp()
@@ -252,7 +253,7 @@ func reap(child int) (code int) {
 }
 
 // ownsTerminal reports whether this process leads the foreground group of a terminal, as with
-// docker run --tty. The terminal's keys send signals to that group: a child in it would get each
+// docker run --tty. The terminal's keys send signals to that group, so a child in it would get each
 // Ctrl-C twice, once forwarded, and the second one ends many programs at once.
 func ownsTerminal() bool {
 	group, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)

@@ -1,5 +1,5 @@
-// Package proof runs the tests that take minutes only when they are asked for. A plain go test skips
-// them and says which make target runs them.
+// Package proof runs the tests that take minutes only when they are asked for. A plain go test
+// skips them and names the make target that runs them.
 package proof
 
 import (
@@ -13,7 +13,7 @@ import (
 // separated by commas: simulations, mutations, builds.
 const Variable = "BELLWETHER_PROVE"
 
-// SoakVariable names an environment variable with a duration. Simulations that it is set for run new
+// SoakVariable names an environment variable with a duration. With it, simulations run new
 // schedules for that long, and every proof is asked for.
 const SoakVariable = "BELLWETHER_SOAK"
 
@@ -35,15 +35,15 @@ func Mutation(t testing.TB) {
 	skipUnless(t, mutations, mutations)
 }
 
-// Build skips a test that compiles in a way in which nothing else does, and therefore compiles the
-// standard library again, unless builds are asked for.
+// Build skips a test that compiles in a way that no other does, and therefore compiles the standard
+// library again, unless builds are asked for.
 func Build(t testing.TB) {
 	t.Helper()
 	skipUnless(t, builds, "heavy")
 }
 
-// OfMutant is the environment for the test of a mutated program: simulations run, and run no longer
-// than they do for make simulations.
+// OfMutant returns the environment for the test of a mutated program, in which simulations run, but
+// no longer than for make simulations.
 func OfMutant() []string {
 	return append(os.Environ(), Variable+"="+simulations, SoakVariable+"=")
 }

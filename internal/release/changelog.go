@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// checkChangelog says what a changelog lacks for a release. A section begins with a heading of the
-// second level.
+// checkChangelog returns what a changelog lacks for a release. A section begins with a heading of
+// the second level.
 func checkChangelog(text string, v version) problems {
 	var missing problems
 	found, latest := false, true

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// check writes what it finds to out. Its error has one line for each thing that is missing.
+// check writes what it finds to out. Its error has one line for each missing thing.
 func check(ctx context.Context, out io.Writer, dir, next, apidiff string) error {
 	v, err := parseVersion(next)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 // command is a program to run in a directory.
 type command struct {
 	dir string
-	env []string // added to this process'
+	env []string // added to this process's
 }
 
-// run returns what the program prints. Its error is one line.
+// run returns the program's output. Its error is one line.
 func (c command) run(ctx context.Context, name string, args ...string) (string, error) {
 	var out, failed strings.Builder
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -29,7 +29,7 @@ func (c command) run(ctx context.Context, name string, args ...string) (string, 
 }
 
 // isOfRepository reports whether a variable names the repository of a git command that has started this
-// process, as a hook, instead of that of the directory.
+// process as a hook, instead of the directory's.
 func isOfRepository(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
 	switch name {

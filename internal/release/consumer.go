@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// consumer is a program outside of the repository, which gets its modules by version.
+// consumer is a program outside the repository that gets its modules by version.
 type consumer struct {
 	command
 	bin string // where go install puts programs
 }
 
-// newConsumer makes a module without requirements. It fetches the modules of the repository from the
-// bare clone with git, as it would from their host. Other modules come from the user's module cache,
-// or from where the user gets them, with the sums of go.sum. A cache of its own keeps what is not
-// released out of the user's cache.
+// newConsumer makes a module without requirements. It fetches the modules of the repository from
+// the bare clone with git, as it would from their host. Other modules come from the user's module
+// cache, or from where the user gets them, with the sums of go.sum. A separate cache keeps what is
+// not released out of the user's cache.
 func (r *repository) newConsumer(ctx context.Context, m module, root string) (*consumer, error) {
 	settings, err := command{}.run(ctx, "go", "env", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *repository) newConsumer(ctx context.Context, m module, root string) (*c
 // pkg is a line of go list.
 type pkg struct{ module, name, path string }
 
-// delivery is what a consumer got of a module.
+// delivery is what a consumer gets of a module.
 type delivery struct{ packages, commands []string }
 
 // prove gets the module by its version, compiles a program that imports all of its packages, and

@@ -21,8 +21,8 @@ type goMod struct {
 	}
 }
 
-// isReleased tells whether a directory's go.mod is that of a module for others. The plugin of kubectl
-// is built from a clone: go install refuses a module with replace directives.
+// isReleased reports whether a directory's go.mod is that of a module for others. The plugin of
+// kubectl is built from a clone, because go install refuses a module with replace directives.
 func isReleased(dir string) bool {
 	for _, element := range strings.Split(dir, "/") {
 		if slices.Contains([]string{"internal", "examples", "docs", "testdata", "kubectl-bellwether"}, element) {
@@ -51,8 +51,8 @@ func (m module) requirements(root string) map[string]string {
 
 func isBelow(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
-// checkModules says what in their go.mod would give a consumer something else than what is tested
-// here, or nothing.
+// checkModules returns what in their go.mod would give a consumer something other than what is
+// tested here, or nothing.
 func checkModules(all []module, v version) problems {
 	var missing problems
 	root := all[0].mod.Module.Path

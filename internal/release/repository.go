@@ -74,7 +74,7 @@ func sortModules(all []module) {
 	slices.SortFunc(all, func(a, b module) int { return strings.Compare(a.mod.Module.Path, b.mod.Module.Path) })
 }
 
-// lastRelease is the highest version that has a tag of the root module; false if there is none.
+// lastRelease is the highest version that has a tag of the root module, and false without one.
 func (r *repository) lastRelease(ctx context.Context) (version, bool, error) {
 	tags, err := r.run(ctx, "git", "tag", "--list", "v*")
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *repository) lastRelease(ctx context.Context) (version, bool, error) {
 	return last, found, nil
 }
 
-// apiDiff compares the API of a module with that of its last release: "" if it has none.
+// apiDiff compares the API of a module with that of its last release, and returns "" without changes.
 func (r *repository) apiDiff(ctx context.Context, apidiff string, m module, last version) (string, change, error) {
 	before, err := r.checkOut(ctx, m.tag(last))
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *repository) goneSince(ctx context.Context, all []module, last version) 
 	}), nil
 }
 
-// isTagged tells whether the tag of a module exists.
+// isTagged reports whether the tag of a module exists.
 func (r *repository) isTagged(ctx context.Context, tag string) bool {
 	_, err := r.run(ctx, "git", "rev-parse", "--verify", "--quiet", "refs/tags/"+tag)
 	return err == nil

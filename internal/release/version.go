@@ -38,7 +38,7 @@ func (c change) String() string {
 }
 
 // least returns the lowest version that may follow the last one. Before v1.0.0 a minor version may
-// break what programs compile against.
+// break programs that compile against it.
 func least(last version, c change) version {
 	switch {
 	case c == broken && last.major > 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
 
-// Budget is how many schedules to run, and from which seed on.
+// Budget is how many schedules to run and from which seed.
 type Budget struct {
 	seed uint64
 	more func(done int) bool
@@ -19,8 +19,8 @@ type Budget struct {
 func First(n int) Budget { return Budget{more: func(done int) bool { return done < n }} }
 
 // Schedules is a budget of the first n schedules, or of a tenth of them with the race detector,
-// which makes them ten times as slow. While soaking it is as many new ones as time allows. The test is
-// skipped unless simulations are asked for, see package proof.
+// which makes them ten times as slow. While soaking it is as many new ones as time allows. The test
+// is skipped unless simulations are asked for (see package proof).
 func Schedules(t *testing.T, n int) Budget {
 	t.Helper()
 	proof.Simulation(t)

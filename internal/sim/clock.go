@@ -8,17 +8,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Clock is the time of one process: offset, at a rate of its own, and standing still while the
+// Clock is the time of one process, with its own offset and rate, and stands still while the
 // process does. It implements [clock.Clock].
 type Clock struct {
 	rate float64 // of its seconds per true second
 
 	mu        sync.Mutex
-	since     time.Time     // of the last change of what the clock does
-	base      clock.Reading // what it said then
+	since     time.Time     // of the last change of how the clock runs
+	base      clock.Reading // its reading then
 	pause     Pause
 	resumed   chan struct{} // closed at the end of the pause; nil while there is none
-	countdown int           // readings until onCountdown; zero: none is due
+	countdown int           // readings until onCountdown; zero if none is due
 	onZero    func()
 	timers    map[*timer]struct{} // those that are armed
 }
@@ -28,7 +28,7 @@ type Pause int
 
 // The pauses.
 const (
-	// Stop is SIGSTOP, or starvation: all clocks go on.
+	// Stop is SIGSTOP, or starvation: all clocks continue.
 	Stop Pause = iota
 	// Suspend is that of the machine: the monotonic clock stands still.
 	Suspend
@@ -43,9 +43,8 @@ func newClock(offset time.Duration, rate float64) *Clock {
 	}
 }
 
-// Now implements [clock.Clock]. If its process is paused, or is about to be, Now returns after the
-// pause, with the time from before it. This is the worst moment for a pause: just after a look at
-// the clock.
+// Now implements [clock.Clock]. If its process is paused or about to be, Now returns after the pause with
+// the time from before it, because the worst moment for a pause is just after a look at the clock.
 func (c *Clock) Now() clock.Reading {
 	c.mu.Lock()
 	now := c.read()
@@ -77,7 +76,7 @@ func (c *Clock) afterReadings(n int, f func()) {
 	c.countdown, c.onZero = n, f
 }
 
-// step sets the wall clock forward, or back.
+// step sets the wall clock forward or back.
 func (c *Clock) step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +84,7 @@ func (c *Clock) step(d time.Duration) {
 	c.base.Wall = c.base.Wall.Add(d)
 }
 
-// read is what the clock says. The caller holds mu.
+// read returns the clock's time. The caller holds mu.
 func (c *Clock) read() clock.Reading {
 	now, passed := c.base, time.Duration(float64(time.Since(c.since))*c.rate)
 	now.Wall = now.Wall.Add(passed)
@@ -98,7 +97,7 @@ func (c *Clock) read() clock.Reading {
 	return now
 }
 
-// rebase has to be called before what the clock does is changed. The caller holds mu.
+// rebase has to be called before changing how the clock runs. The caller holds mu.
 func (c *Clock) rebase() { c.base, c.since = c.read(), time.Now() }
 
 // stop makes the process stand still, if it does not already.
@@ -135,8 +134,8 @@ type timer struct {
 	clock *Clock
 	due   time.Duration // on the monotonic clock
 	alarm *time.Timer
-	f     func()         // nil: of NewTimer
-	c     chan time.Time // capacity 1; nil: of AfterFunc
+	f     func()         // nil for NewTimer
+	c     chan time.Time // capacity 1; nil for AfterFunc
 }
 
 // NewTimer implements [clock.Clock].

@@ -23,14 +23,14 @@ import (
 // instead of its own.
 const ReplayVariable = "BELLWETHER_SIM_REPLAY"
 
-// Count is what [Explore] has done.
+// Count sums up what [Explore] has done.
 type Count struct {
 	Schedules, Begun, Requests int
 	Took                       time.Duration
 	Excused                    map[string]int // overlaps, by excuse
 }
 
-// String is one line.
+// String returns one line.
 func (c Count) String() string {
 	line := fmt.Sprintf("%d schedules in %v (%.0f per minute), %d terms of work, %d requests",
 		c.Schedules, c.Took.Round(time.Millisecond), float64(c.Schedules)/c.Took.Minutes(), c.Begun, c.Requests)
@@ -64,8 +64,8 @@ func Prove(t *testing.T, s Scenario, b Budget) {
 	}
 }
 
-// spacious is how much garbage there may be beside what a schedule needs, in percent. A schedule
-// needs a few MiB, and with the default a fifth of the time is that of the garbage collector.
+// spacious is how much garbage may exist beside what a schedule needs, in percent. A schedule needs
+// only a few MiB, and with the default the garbage collector takes a fifth of the time.
 const spacious = 400
 
 // Explore runs schedules, several at a time, and stops at the first violation, which it returns.
@@ -116,8 +116,8 @@ type recorded struct {
 	Trace []apisim.Served
 }
 
-// Report is a violation for a reader: the plan and the requests up to then. It also names a file
-// for [Replay], which it has written.
+// Report describes a violation for a reader, with the plan and the requests up to then. It also
+// writes a file for [Replay] and names it.
 func (r Result) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s\n\nwhat went wrong:\n%s\nrequests:\n", r.Seed, r.Violation, r.Plan.until(r.At))
@@ -133,7 +133,7 @@ func (r Result) Report() string {
 	return b.String()
 }
 
-// Record writes a file for [Replay] into a directory, that of temporary files if empty.
+// Record writes a file for [Replay] into a directory, or that of temporary files if empty.
 func (r Result) Record(directory string) (name string, err error) {
 	f, err := os.CreateTemp(directory, "bellwether-sim-*.json")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// look is how often liveness is looked at.
+// look is the interval between two checks of liveness.
 const look = time.Second
 
 // superviseLiveness fails the schedule if no process has worked for [Scenario].Bound, while the
-// server and one and the same process had no fault. Only a process that can act counts as working:
-// one that is stopped in the midst of its work keeps others from it for a lease duration only. A
-// write of a faulty process restarts the time: the process may have taken what all wait for, and
+// server and one and the same process had no fault. Only a process that can act counts as working,
+// because one that is stopped amid its work keeps others from it for a lease duration only. A write
+// of a faulty process restarts the time, because the process may have taken what all wait for and
 // died before it began to work.
 func (w *World) superviseLiveness() {
 	well := map[*Process]time.Time{} // since when each has had no fault while no process worked
@@ -55,7 +55,7 @@ func (w *World) superviseLiveness() {
 	}
 }
 
-// writtenBySick reports whether a process that is not well has written something.
+// writtenBySick reports whether a process that is not well has written anything.
 func (w *World) writtenBySick(requests []apisim.Served, well map[*Process]bool) bool {
 	wellNames := map[string]bool{}
 	for p := range well {

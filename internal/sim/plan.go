@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Plan is what will go wrong in a schedule. It follows from the seed alone.
+// Plan is what will go wrong in a schedule, which follows from the seed alone.
 type Plan struct {
 	Replicas []Replica
 	Faults   []Fault // by the time when they begin
-	JSON     bool    // all is said in JSON, as of custom resources
+	JSON     bool    // all clients use JSON, as for custom resources
 }
 
-// everyJSON is how many schedules there are for one in JSON, which takes half as long again.
+// everyJSON is the number of schedules for each one in JSON, which takes half as long again.
 const everyJSON = 8
 
 // Replica has the permanent faults of one replica.
@@ -77,9 +77,8 @@ var kinds = []Kind{
 
 func (f Fault) ofServer() bool { return slices.Index(kinds, f.Kind) >= slices.Index(kinds, Outage) }
 
-// newPlan draws the plan of a seed. Schedules differ in how often things go wrong and in what can:
-// a fault that is only seen when another does not hide it has its chance too (A. Groce et al.,
-// Swarm Testing, ISSTA 2012).
+// newPlan draws the plan of a seed. Schedules differ in how often things go wrong and in what can, so
+// that a fault that another would hide also has its chance (A. Groce et al., Swarm Testing, ISSTA 2012).
 func newPlan(s Scenario, seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{
@@ -157,7 +156,7 @@ func newPlan(s Scenario, seed uint64) Plan {
 	return p
 }
 
-// next is when the next fault begins: while the last one lasts, or independently of it.
+// next is when the next fault begins, either while the last one lasts or independently of it.
 func next(r *rand.Rand, f Fault, every float64) time.Duration {
 	if r.IntN(2) == 0 {
 		return f.At + time.Duration(r.Float64()*float64(f.For))
@@ -170,8 +169,8 @@ func between(r *rand.Rand, low, high time.Duration) time.Duration {
 	return time.Duration(float64(low) * math.Pow(float64(high)/float64(low), r.Float64()))
 }
 
-// thaw removes freezes of virtual machines: where wall clocks are also set back, a machine cannot
-// learn how long it was frozen.
+// thaw removes freezes of virtual machines, because where wall clocks are also set back, a machine
+// cannot learn how long it was frozen.
 func (p *Plan) thaw() {
 	for i := range p.Faults {
 		switch f := &p.Faults[i]; {
@@ -189,7 +188,7 @@ func (p Plan) until(at time.Duration) Plan {
 	return p
 }
 
-// String is the plan for a reader, a line for each replica and each fault.
+// String returns the plan for a reader, with a line for each replica and each fault.
 func (p Plan) String() string {
 	var b strings.Builder
 	for i, r := range p.Replicas {

@@ -22,7 +22,7 @@ type Process struct {
 	connection *apisim.Client
 	world      *World
 	cancel     context.CancelFunc
-	parent     *Process // nil: none
+	parent     *Process // may be nil
 	replica    int      // of a parent
 
 	mu     sync.Mutex
@@ -31,25 +31,25 @@ type Process struct {
 	woken  time.Time     // when the last pause ended
 	aware  time.Time     // from when its timers must have noticed that pause
 	notice time.Duration // how long they need after this one
-	ending bool          // told to end
+	ending bool          // asked to end
 	drain  time.Duration
 }
 
-// Drain is how long its work takes to stop when its context ends.
+// Drain returns how long its work takes to stop when its context ends.
 func (p *Process) Drain() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.drain
 }
 
-// World is the schedule that the process runs in.
+// World returns the schedule that the process runs in.
 func (p *Process) World() *World { return p.world }
 
-// Config returns the configuration for the process' clients.
+// Config returns the configuration for the process's clients.
 func (p *Process) Config() *rest.Config { return p.connection.Config() }
 
-// Exit ends the process from within. It does not return: the goroutine that has called it ends when
-// the schedule is over.
+// Exit ends the process from within. It does not return; the calling goroutine ends when the
+// schedule is over.
 func (p *Process) Exit() {
 	p.world.kill(p, exitRestart)
 	<-p.world.over
@@ -92,8 +92,9 @@ func (p *Process) die() {
 	})
 }
 
-// suffer is what happens to the parent of a process that a fault kills: nothing, or it is stopped or
-// killed at one of its next readings of the clock, or it dies first, and the process with it.
+// suffer does to the parent of a process what a fault that kills the process brings: nothing, or
+// the parent is stopped or killed at one of its next readings of the clock, or it dies first, and
+// the process with it.
 func (p *Process) suffer(f *Fault) {
 	reading := 1 + int(f.For/time.Millisecond)%12
 	switch {
@@ -106,7 +107,7 @@ func (p *Process) suffer(f *Fault) {
 	}
 }
 
-// terminate is SIGTERM: a stopped process gets it when it continues. Its work takes so long to stop.
+// terminate is SIGTERM, which a stopped process gets when it continues. Its work takes drain to stop.
 func (p *Process) terminate(drain time.Duration) {
 	p.set(func() { p.ending, p.drain = true, drain })
 	p.deliverTermination()
@@ -136,7 +137,7 @@ func (p *Process) set(change func()) {
 	change()
 }
 
-// acting reports whether the process could do something now: a stopped one cannot, and one that was
+// acting reports whether the process could do something now. A stopped one cannot, and one that was
 // woken in this instant cannot be blamed for not having noticed.
 func (p *Process) acting() bool {
 	p.mu.Lock()
@@ -144,15 +145,15 @@ func (p *Process) acting() bool {
 	return !p.dead && !p.paused && !p.woken.Equal(time.Now())
 }
 
-// stopping reports whether the process has been told to end.
+// stopping reports whether the process has been asked to end.
 func (p *Process) stopping() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ending
 }
 
-// working is like acting, for a process whose timers have to notice first: they stand still with
-// the machine.
+// working is like acting, for a process whose timers have to notice first, because they stand still
+// with the machine.
 func (p *Process) working() bool {
 	p.mu.Lock()
 	aware := time.Now().After(p.aware)
@@ -160,15 +161,15 @@ func (p *Process) working() bool {
 	return aware && p.acting()
 }
 
-// HasPaused reports whether the process has ever been stopped, so that it may have acted on what it
-// knew before.
+// HasPaused reports whether the process has ever been stopped, so that it may have acted on
+// outdated knowledge.
 func (p *Process) HasPaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.paused || !p.woken.IsZero()
 }
 
-// Alive reports whether the process has not ended: a stopped one has not.
+// Alive reports whether the process has not ended; a stopped one has not.
 func (p *Process) Alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

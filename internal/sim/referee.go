@@ -24,7 +24,7 @@ type referee struct {
 // overlap is one that has an excuse, from either side.
 type overlap struct{ p, other, excuse string }
 
-// Rule judges p, which begins to work or acts, while other works too. It returns a violation, or
+// Rule judges p, which begins to work or acts while other also works. It returns a violation, or
 // why the overlap is excused, or neither. It is first called with other nil, about p alone. It must
 // not use the server.
 type Rule func(p, other *Process) (violation, excuse string)
@@ -44,16 +44,16 @@ func newReferee() *referee {
 	}
 }
 
-// Begin says that the process works on key alone from now on.
+// Begin reports that the process works on key alone from now on.
 func (p *Process) Begin(key string) { p.world.referee.note(p, key, "begins to work on", 1) }
 
-// Act says that the process does something to key that only who works on it may do.
+// Act reports that the process does something to key that only a process that works on it may do.
 func (p *Process) Act(key string) { p.world.referee.note(p, key, "acts on", 0) }
 
-// End says that the process has stopped what Begin began.
+// End reports that the process has stopped what Begin began.
 func (p *Process) End(key string) { p.world.referee.note(p, key, "", -1) }
 
-// Fail reports a violation that the process has seen itself.
+// Fail reports a violation that the process itself has detected.
 func (p *Process) Fail(format string, args ...any) {
 	if r := p.world.referee; p.acting() {
 		r.mu.Lock()
@@ -125,7 +125,7 @@ func (r *referee) works(p *Process) bool {
 	return false
 }
 
-// beginnings is how often a process has begun to work.
+// beginnings returns how often a process has begun to work.
 func (r *referee) beginnings() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

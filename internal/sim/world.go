@@ -16,55 +16,52 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
-// Scenario is a program, and what may happen to it.
+// Scenario is a program and what may happen to it.
 type Scenario struct {
 	// MinReplicas and MaxReplicas of the program.
 	MinReplicas, MaxReplicas int
-	// Main is the program. It returns when ctx has ended, and is started again after it has
-	// returned before.
+	// Main is the program. It returns when ctx has ended, and is started again if it returns earlier.
 	Main func(ctx context.Context, p *Process)
 	// RateError is the largest relative error of the clocks of two replicas, faster or slower.
 	RateError float64
-	// Unaware is how long after a suspension, by true time, work may go on that does not look at
-	// the clock.
+	// Unaware is how long after a suspension, by true time, work that does not look at the clock may continue.
 	Unaware time.Duration
-	// Kinds of faults that may happen. Nil: all.
+	// Kinds of faults that may happen. Default: all.
 	Kinds []Kind
-	// Duration is how long things go wrong, Quiet how long they do not afterwards.
+	// Duration is how long things go wrong, Quiet how long nothing does afterwards.
 	Duration, Quiet time.Duration
-	// Parent is what the parent of a process does when the process has died: a process of its own on
-	// the same machine. Optional.
+	// Parent is what the parent of a process, a separate process on the same machine, does when the
+	// process has died. Optional.
 	Parent func(ctx context.Context, child, parent *Process)
 	// Check returns an error if something is wrong after Quiet. Optional.
 	Check func(w *World) error
 	// Interfere does something that others do to the objects of the program, such as deleting them.
 	// Optional.
 	Interfere func(w *World, r *rand.Rand)
-	// Odd says that the program is made for [OddAnswers].
+	// Odd means that the program is made for [OddAnswers].
 	Odd bool
-	// Annotate writes metadata of the objects that the program holds. It takes them from no
+	// Annotate writes metadata of the objects that the program holds, but takes them from no
 	// process. Optional.
 	Annotate func(w *World)
 	// Bound is how long all processes may be idle, while neither the server nor one of the
-	// processes has a fault, whatever Annotate writes. Zero: without limit.
+	// processes has a fault, whatever Annotate writes. Zero means no limit.
 	Bound time.Duration
-	// Candidate says whether a process is one of those that Bound is about. Nil: all are.
+	// Candidate reports whether Bound applies to a process. Default: to all.
 	Candidate func(p *Process) bool
-	// Immune says what cannot happen to a process, such as a pause where it goes by real time
+	// Immune reports what cannot happen to a process, such as a pause where it goes by real time
 	// instead of [Process.Clock]. Optional.
 	Immune func(p *Process, k Kind) bool
-	// Rule makes the rule of a schedule. Optional: otherwise an overlap is a violation, and nothing
-	// else is.
+	// Rule makes the rule of a schedule. Optional; by default only an overlap is a violation.
 	Rule func(w *World) Rule
-	// Resources of the server, besides those that every one has.
+	// Resources of the server besides those that every server has.
 	Resources []apisim.Resource
 }
 
-// Result is what came of a schedule.
+// Result is the outcome of a schedule.
 type Result struct {
 	Seed      uint64
 	Plan      Plan
-	Violation string        // empty: none
+	Violation string        // empty if none happened
 	At        time.Duration // of the violation
 	Trace     []apisim.Served
 	Begun     int            // how often a process has begun to work
@@ -81,9 +78,9 @@ const (
 	stuck = time.Hour
 )
 
-// watch ends the process with what is known of the schedule, shortly before the -timeout of the test
-// binary would. How long a schedule takes proves nothing before, because the machine may be slow. This
-// time is real: the time of the bubble stands still while a goroutine waits for a lock or runs in circles.
+// watch ends the process with what is known of the schedule, shortly before the -timeout of the test binary
+// would. Until then the duration of a schedule proves nothing, because the machine may be slow. It uses real
+// time, because that of the bubble stands still while a goroutine waits for a lock or runs in circles.
 func watch(t *testing.T, plan Plan) (stop func() bool) {
 	t.Helper()
 	begin := time.Now()
@@ -101,7 +98,7 @@ func watch(t *testing.T, plan Plan) (stop func() bool) {
 // World is a running schedule.
 type World struct {
 	Server *apisim.Server
-	// State is for the scenario, which has one for each schedule.
+	// State is for the scenario, with one for each schedule.
 	State sync.Map
 
 	scenario Scenario
@@ -130,7 +127,7 @@ func Run(t *testing.T, s Scenario, seed uint64, trace []apisim.Served) Result {
 	return result
 }
 
-// Play runs a schedule in a bubble of its own.
+// Play runs a schedule in a separate bubble.
 func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	t.Helper()
 	result := Result{Plan: plan}
@@ -159,10 +156,10 @@ func Play(t *testing.T, s Scenario, plan Plan, trace []apisim.Served) Result {
 	return result
 }
 
-// Replicas is how many there are, running or not.
+// Replicas returns the number of replicas, running or not.
 func (w *World) Replicas() int { return len(w.plan.Replicas) }
 
-// Connect returns a connection without faults. Its clients speak as those of the processes do.
+// Connect returns a connection without faults. Its clients use the same encoding as the processes.
 func (w *World) Connect(name string) *apisim.Client {
 	c := w.Server.Client(name)
 	if w.plan.JSON {
@@ -174,7 +171,7 @@ func (w *World) Connect(name string) *apisim.Client {
 // Working returns the living processes that work on key.
 func (w *World) Working(key string) []*Process { return w.referee.workers(key) }
 
-// Calm reports whether there are no faults at present, except of clocks.
+// Calm reports whether no faults hold now, except of clocks.
 func (w *World) Calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,8 +205,7 @@ func (w *World) play() {
 	}
 }
 
-// mend ends pauses that last longer than planned, because they began later. All other faults are
-// over.
+// mend ends pauses that last longer than planned because they began later. All other faults are over.
 func (w *World) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -224,7 +220,7 @@ func (w *World) mend() {
 	}
 }
 
-// wait returns true at a time of the schedule, false if it has failed by then.
+// wait returns true at a time of the schedule, or false if the schedule has failed by then.
 func (w *World) wait(at time.Duration) bool {
 	timer := time.NewTimer(time.Until(w.referee.start.Add(at)))
 	defer timer.Stop()
@@ -309,7 +305,7 @@ func (w *World) kill(p *Process, restart time.Duration) {
 	}
 }
 
-// inflict lets a fault begin, and sees to its end.
+// inflict begins a fault and ends it.
 func (w *World) inflict(f *Fault) {
 	w.mu.Lock()
 	if f.Replica == Worker {
@@ -338,7 +334,7 @@ func (w *World) inflict(f *Fault) {
 	}
 }
 
-// afflict does to a process what a fault is.
+// afflict applies a fault to a process.
 func (w *World) afflict(p *Process, f *Fault) {
 	switch f.Kind {
 	case Pausing:
@@ -420,13 +416,13 @@ func either(a, b func(*http.Request) bool) func(*http.Request) bool {
 	return a
 }
 
-// errNone and errSeveral are what ExactlyOne finds.
+// errNone and errSeveral are the errors of ExactlyOne.
 var (
 	errNone    = errors.New("no process works")
 	errSeveral = errors.New("several work")
 )
 
-// ExactlyOne says whether one process works on key. It is a Check.
+// ExactlyOne is a Check that exactly one process works on key.
 func (w *World) ExactlyOne(key string) error {
 	switch len(w.Working(key)) {
 	case 0:

@@ -1,9 +1,9 @@
 // Command verify runs the parts of make verify, one after the other, and reports how long each took.
 // A part that fails does not stop the others.
 //
-// With a budget, the parts that every change needs run first, whatever they take. The others follow in
-// an order that rotates with the number of commits, as long as the time is enough for what each is
-// expected to take on this machine. What does not run is named.
+// With a budget, the parts that every change needs run first, however long they take. The others
+// follow in an order that rotates with the number of commits, as long as the time suffices for what
+// each is expected to take on this machine. Parts that do not run are named.
 package main
 
 import (

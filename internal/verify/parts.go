@@ -32,8 +32,7 @@ var parts = []part{
 	{"deep", false, 12 * time.Minute},
 }
 
-// order returns the parts that always run, and then the others: each commit begins with the next of
-// them.
+// order returns the parts that always run, and then the others, where each commit begins with the next one.
 func order(parts []part, commits int) []part {
 	var first, rest []part
 	for _, p := range parts {
@@ -118,8 +117,8 @@ func (v *verification) expected(p part) time.Duration {
 	return time.Duration(float64(p.takes) * float64(v.took) / float64(v.should))
 }
 
-// slow reports whether this machine needs more than twice the expected time. Replicas whose Leases last
-// seconds lose them there, if as many tests run beside them as elsewhere.
+// slow reports whether this machine needs more than twice the expected time. If as many tests ran there
+// as elsewhere, replicas whose Leases last seconds would lose them.
 func (v *verification) slow() bool { return v.took > 2*v.should }
 
 func (v *verification) left() time.Duration { return v.budget - v.now().Sub(v.begun) }

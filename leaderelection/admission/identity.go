@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// reviewTimeout bounds the request: a client from leaderelection.LeaseConfig has no timeout.
+// reviewTimeout bounds the request, because a client from leaderelection.LeaseConfig has no
+// timeout.
 const reviewTimeout = 10 * time.Second
 
 // PodIdentity returns an identity for leaderelection.Config that names this process' Pod, as

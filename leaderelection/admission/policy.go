@@ -33,10 +33,10 @@ type PolicyConfig struct {
 	// Default: <Name>.<Namespace>.leader.bellwether.dev.
 	PolicyName string
 
-	// Rules are the writes that only the leader may do. Default: all writes, also on subresources,
-	// and connections (exec, attach, portforward, proxy). The API server evaluates the policy for
-	// each request that matches Rules, from any user: in a large cluster, name what the replicas
-	// write.
+	// Rules are the writes that only the leader may do. Default: all writes, including those on
+	// subresources, and connections (exec, attach, portforward, proxy). The API server evaluates
+	// the policy for each request that matches Rules, from any user, so in a large cluster, name
+	// what the replicas write.
 	Rules []admissionregistrationv1.NamedRuleWithOperations
 
 	// Exempt are writes that every replica may do. Always exempt are: create and update of Leases
@@ -62,18 +62,18 @@ type PolicyConfig struct {
 // denied too. Requires Kubernetes 1.30.
 //
 // An API server that has seen a successor's record denies the writes of all other Pods; the message
-// names the holder. It sees the record by its own watch, usually within milliseconds of the write.
-// This is not linearizable: a stalled watch delays it without limit. As a result:
+// names the holder. It learns of the record from its own watch, usually within milliseconds of the
+// write. This is not linearizable, because a stalled watch delays it without limit. As a result:
 //
-//   - A new leader's writes can be denied for that time: retry them.
+//   - A new leader's writes can be denied for that time, so retry them.
 //   - A write that was admitted is committed, even if the Lease changes hands in between.
-//   - Policies cannot read the time. A leader whose term has expired may write until another one
+//   - Policies cannot read the time, so a leader whose term has expired may write until another one
 //     has taken over.
-//   - The unit is the Pod. A container that was restarted in the leader's Pod may write before it
-//     is elected again.
-//   - A user who may update the Lease can take it: the policy stops late writes, not an attacker. A
-//     user who may impersonate the service accounts with a Pod's UID, or create tokens for them,
-//     can pass for any of their Pods.
+//   - The unit is the Pod, so a container that was restarted in the leader's Pod may write before
+//     it is elected again.
+//   - A user who may update the Lease can take it, because the policy stops late writes, not an
+//     attacker. A user who may impersonate the service accounts with a Pod's UID, or create tokens
+//     for them, can pass for any of their Pods.
 //   - Only writes to this API server are checked. It exempts webhook configurations and admission
 //     policies. An aggregated API server does its own admission, and may not evaluate policies.
 //   - An API server that has not read Leases since its start denies what matches Rules to all
@@ -87,7 +87,8 @@ type PolicyConfig struct {
 // Change the objects in place. To disable the fence, set the binding's validationActions to Audit.
 // Do not delete the objects in order to install them again later: when no binding of the cluster
 // has a Lease as its parameter, an API server stops watching Leases until it is restarted
-// (kubernetes/kubernetes#130887, open in 1.37). A fence installed after that uses outdated Leases.
+// (kubernetes/kubernetes#130887, open in 1.37). A fence that is installed after that uses outdated
+// Leases.
 //
 // The error joins one error for each rule that config breaks.
 func Policy(config PolicyConfig) (

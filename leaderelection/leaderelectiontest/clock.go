@@ -10,7 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
-// jumpingClock is that of the system, or of the bubble, but can be moved forward.
+// jumpingClock is the clock of the system or of the bubble, but can be moved forward.
 type jumpingClock struct {
 	origin time.Time
 
@@ -89,7 +89,7 @@ func (c *jumpingClock) remove(t *timer) bool {
 	return true
 }
 
-// timer is one of a jumpingClock, whose lock guards it.
+// timer is a timer of a jumpingClock, whose lock guards it.
 type timer struct {
 	clock  *jumpingClock
 	fired  chan time.Time // nil for AfterFunc

@@ -20,8 +20,8 @@ var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 // errSilent is why requests fail while the cluster is silent.
 var errSilent = errors.New("leaderelectiontest: the API server does not answer")
 
-// cluster is a fake that has versions of Leases, so that a write of what is not current is refused.
-// A silent one answers no requests.
+// cluster is a fake that gives Leases versions, so that it refuses to write an outdated one. While
+// it is silent, it answers no requests.
 type cluster struct {
 	client *fake.Clientset
 
@@ -80,7 +80,7 @@ func (c *cluster) store(l *coordinationv1.Lease) (*coordinationv1.Lease, error) 
 	return l, nil
 }
 
-// change writes what next makes of the present Lease, which is nil if there is none.
+// change writes what next makes of the present Lease, which is nil if it does not exist.
 func (c *cluster) change(name types.NamespacedName, next func(*coordinationv1.Lease) *coordinationv1.Lease) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,14 +103,14 @@ func (c *cluster) changeLocked(name types.NamespacedName,
 	return err
 }
 
-// silence lets all requests fail until answer is called.
+// silence makes all requests fail until answer is called.
 func (c *cluster) silence() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.silent = true
 }
 
-// answer ends a silence. Before, it changes the Lease.
+// answer changes the Lease and then ends a silence.
 func (c *cluster) answer(name types.NamespacedName, next func(*coordinationv1.Lease) *coordinationv1.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

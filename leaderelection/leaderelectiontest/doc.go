@@ -1,5 +1,5 @@
-// Package leaderelectiontest is for the tests of elected programs. [New] makes an elector that a test
-// elects and deposes at will, without waiting:
+// Package leaderelectiontest lets the tests of a program elect and depose it at will, without
+// waiting:
 //
 //	election := leaderelectiontest.New(t, leaderelection.Config{StepDown: 4 * time.Second})
 //	go func() { ended <- program.run(ctx, election.Elector) }() // calls Elector.Run
@@ -9,13 +9,13 @@
 //	...                 // its context has ended; guarded clients refuse
 //	election.Elect()    // and so on; StepDown as well
 //
-// The elector is a real one, so the context of the work, its causes, the guard and the hooks are as in
-// the program. Its Lease is in a fake of client-go. It leads until the test says otherwise, however
-// long that takes. To release the Lease, end the context of Run, as at the end of the process. All of
-// it also works in a bubble of testing/synctest, and in parallel tests.
+// The elector is a real one, so the context of the work, its causes, the guard and the hooks are as
+// in the program. Its Lease is in a fake of client-go. It leads until the test ends its term,
+// however long that takes. To release the Lease, end the context of Run, as at the end of the
+// process. The package also works in a testing/synctest bubble and in parallel tests.
 //
-// A fake of client-go serves one request at a time. So a reactor of yours that sleeps delays all others,
-// and in a bubble, where time stands still for them, a test may never end.
+// A fake of client-go serves one request at a time, so a reactor of yours that sleeps delays all
+// others. In a bubble, where time stands still for them, the test may never end.
 //
 // A loss does not end the process: OnLost returns, so Run waits for the work to return, and contends
 // again. An assertion that fails in the work ends it as a return does, and fails its test.

@@ -16,7 +16,7 @@ import (
 // Another is the identity of the process that leads while the elector does not.
 const Another = "another"
 
-// forever is how long the elector has to wait for the Lease of another process that is not renewed.
+// forever is how long the elector would wait for a Lease of another process that is not renewed.
 const forever = 10 * 365 * 24 * time.Hour
 
 // Election is an elector, and a test that decides whether it leads. Its methods may not be called by
@@ -36,7 +36,7 @@ type Election struct {
 	counts counts // guarded by mu
 }
 
-// counts are how often something has happened.
+// counts count what has happened.
 type counts struct {
 	started, stopped, lost int
 	loss                   error // of the term that has stopped last; nil if it was not lost
@@ -88,7 +88,7 @@ func New(t testing.TB, config leaderelection.Config) *Election {
 }
 
 // Elect frees the Lease, and returns when the elector leads. It does nothing if the elector leads
-// already. The elector's Run has to be called, before or meanwhile.
+// already. The elector's Run must be called, before or meanwhile.
 func (e *Election) Elect() {
 	e.t.Helper()
 	if e.Elector.IsLeader() {
@@ -111,9 +111,9 @@ func (e *Election) Elect() {
 		})
 }
 
-// Depose lets another process take the Lease, as after a partition of the network. It returns when the
-// elector has lost it: the context of the work has ended, and guarded clients refuse. The work may
-// still run. The elector has to lead.
+// Depose lets another process take the Lease, as after a partition of the network. It returns when
+// the elector has lost it: the context of the work has ended and guarded clients refuse, but the
+// work may still run. The elector must lead.
 func (e *Election) Depose() {
 	e.t.Helper()
 	before := e.leading("Depose")
@@ -122,10 +122,10 @@ func (e *Election) Depose() {
 		func() bool { return e.counted().lost > before.lost })
 }
 
-// StepDown lets the API server be silent until the work is asked to end before the deadline, and
-// returns when it has. The process stays, and Elect makes it the leader again. It fails the test if
-// the work does not return in time. The elector has to lead, with StepDown in its configuration, by
-// Run.
+// StepDown silences the API server until the work is asked to end before the deadline, and returns
+// when it has ended. The process stays, and Elect makes it the leader again. It fails the test if
+// the work does not return in time. The elector must lead by Run, with StepDown in its
+// configuration.
 func (e *Election) StepDown() {
 	e.t.Helper()
 	if e.stepDown == 0 {

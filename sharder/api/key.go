@@ -7,9 +7,9 @@ import (
 
 // KeyFunc appends to dst the key that determines an object's place on the ring, and returns the
 // result. Once the ring is settled, objects with equal keys are with the same shard. All replicas
-// must use the same function. It must depend only on what never changes in the life of an object:
-// the next scan moves an object whose key has changed. It is called from several goroutines and
-// must not change the object.
+// must use the same function. It must depend only on what never changes in the life of an object,
+// because the next scan moves an object whose key has changed. It is called from several goroutines
+// and must not change the object.
 type KeyFunc func(dst []byte, kind schema.GroupKind, o metav1.Object) []byte
 
 // ObjectKey is the default [KeyFunc]: <group>/<kind>/<namespace>/<name>/<UID>. Only the last part
@@ -23,8 +23,8 @@ func ObjectKey(dst []byte, kind schema.GroupKind, o metav1.Object) []byte {
 	return append(dst, o.GetUID()...)
 }
 
-// NamespaceKey is a [KeyFunc] that keeps all objects of a namespace together, of all kinds. Use
-// another for cluster-scoped objects: this one puts all of them on one shard.
+// NamespaceKey is a [KeyFunc] that keeps the objects of a namespace, of all kinds, together. Do not
+// use it for cluster-scoped objects: it would put all of them on one shard.
 func NamespaceKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 	return append(dst, o.GetNamespace()...)
 }

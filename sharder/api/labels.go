@@ -26,8 +26,8 @@ func ShardLabel(ring string) string { return shardDomain + ring }
 func DrainLabel(ring string) string { return drainDomain + ring }
 
 // SealLabel is the label with a digest of an object's owner record. A record that does not match
-// the seal is invalid. Annotations are often copied and restored, for example by kubectl rollout
-// undo; labels hardly ever are.
+// the seal is invalid, because annotations are often copied and restored, for example by kubectl
+// rollout undo, while labels hardly ever are.
 func SealLabel(ring string) string { return sealDomain + ring }
 
 // RecordAnnotation is the annotation with the owner record of an object of this resource.
@@ -36,8 +36,9 @@ func RecordAnnotation(ring string, resource schema.GroupResource) string {
 }
 
 // WithoutMarks returns a copy of labels or annotations without those that rings write, whatever the
-// ring and the resource. nil stays nil. Copy the labels of an object of a ring with it: the ring's own
-// change with each handover, so all Pods of a template that has them are replaced.
+// ring and the resource. It returns nil for nil. Use it to copy the labels of an object of a ring:
+// the ring's own labels change with each handover, which replaces all Pods of a template that has
+// them.
 func WithoutMarks(from map[string]string) map[string]string {
 	kept := maps.Clone(from)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return isMark(key) })

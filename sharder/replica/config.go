@@ -37,9 +37,9 @@ type Config struct {
 	// Identity is the name of this shard. It differs in each replica and stays the same over
 	// restarts. Default: the hostname, which is a Pod's name.
 	Identity string
-	// PodUID is the UID of this Pod, as from the downward API. With it a restarted container takes
-	// its lease back at once, and when the kubelet reports that the container has ended, others need
-	// not wait until its Leases have expired. Default: none.
+	// PodUID is the UID of this Pod, as from the downward API. With it, a restarted container takes
+	// its lease back at once, and when the kubelet reports that the container has ended, others
+	// need not wait until its Leases have expired. Default: none.
 	PodUID string
 	// PodName is the name of this Pod, in Namespace. Default: Identity.
 	PodName string
@@ -48,42 +48,43 @@ type Config struct {
 	// a dead shard go to others after 2D. Whole seconds. Default: 15 s.
 	LeaseDuration time.Duration
 	// StepDown is how long before the deadline of its lease the work is asked to end, if the lease
-	// cannot be renewed. If it has ended by then, the process stays, and takes the lease back later;
-	// see [shardlease.Config]. The sharder is asked one renew interval earlier. At most that interval:
-	// 3 s with the default LeaseDuration. Default: 0, the process ends.
+	// cannot be renewed. If it has ended by the deadline, the process stays, and takes the lease
+	// back later; see [shardlease.Config]. The sharder is asked one renew interval earlier. At most
+	// that interval, which is 3 s with the default LeaseDuration. Default: 0, the process ends.
 	StepDown time.Duration
 	// ReleaseTimeout is how long work may take to end. Default: no limit.
 	ReleaseTimeout time.Duration
 	// ReturnWithin is how long objects wait for a shard that has released its lease. Default: they
 	// go to others at once.
 	ReturnWithin time.Duration
-	// KernelDeadline has the kernel kill this process if it is stopped past the deadline of its
+	// KernelDeadline makes the kernel kill this process if it is stopped past the deadline of its
 	// lease. Linux only; see [shardlease.Config].
 	KernelDeadline bool
 
-	// Supervisor releases the Leases of this process when it has died: supervisor.Start, first in
-	// main. See [shardlease.Config]. Default: none, they expire.
+	// Supervisor releases the Leases of this process when it has died. Call supervisor.Start first
+	// in main; see [shardlease.Config]. Default: none, the Leases expire.
 	Supervisor *supervisor.Supervisor
 
-	// Scheme knows the kinds of the objects. Default: client-go's, without custom resources.
+	// Scheme has the kinds of the objects. Default: client-go's, without custom resources.
 	Scheme *runtime.Scheme
 	// Mapper maps resources to kinds. Nil: New asks the API server.
 	Mapper meta.RESTMapper
 	// Logger is the logger of all parts. Nil: no logs.
 	Logger *zap.Logger
 
-	// Tune changes the configurations of the parts, for example their hooks. What this Config says
-	// must stay as it is. Nil: no changes.
+	// Tune changes the configurations of the parts, for example their hooks. It must not change
+	// what this Config sets. Nil: no changes.
 	Tune func(*Parts)
 }
 
-// Parts are the configurations of the parts of a [Replica], with what [Config] says.
+// Parts are the configurations of the parts of a [Replica], as [Config] determines them.
 type Parts struct {
 	Lease   shardlease.Config
 	Shard   shard.Config
 	Sharder sharder.Config
-	// Election elects the replica whose sharder runs. Its OnLost logs a warning: a replica that
-	// loses the election continues as a shard. For the same reason KernelDeadline must not be set.
+	// Election elects the replica whose sharder runs. Its OnLost logs a warning, because a replica
+	// that loses the election continues as a shard. For the same reason KernelDeadline must not be
+	// set.
 	Election leaderelection.Config
 }
 
@@ -116,8 +117,8 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 	}
 	interval := lease.Timing{Duration: c.LeaseDuration}.WithDefaults().RenewInterval()
 	if c.StepDown > 0 {
-		// The sharder's Lease may be renewed by an interval later. It steps down first: its release, which
-		// cannot succeed then, would take until the shard's deadline.
+		// The sharder's Lease may have been renewed up to an interval later. It steps down first
+		// because its release, which cannot succeed then, would take until the shard's deadline.
 		fixed.Election.StepDown = c.StepDown + interval
 	}
 	if c.Identity != "" { // which shard the sharder's process is: an election tells processes apart
@@ -164,8 +165,8 @@ func (c Config) parts(config *rest.Config) (Parts, error) {
 	return parts, errors.Join(errs...)
 }
 
-// same reports whether a field is unchanged. Resources have functions, which cannot be compared:
-// they must be the same slice.
+// same reports whether a field is unchanged. Resources must be the same slice, because they have
+// functions, which cannot be compared.
 func same(is, want any) bool {
 	a, aIs := is.([]api.Resource)
 	b, bIs := want.([]api.Resource)

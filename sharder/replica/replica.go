@@ -1,7 +1,7 @@
-// Package replica makes all parts of a sharded controller from one client configuration: the shard
-// with its lease, and the sharder with its election. They get the clients that they need, each with
-// its guard. It is for programs; tests with client-go's fakes make the parts one by one, as the
-// examples of package sharder do.
+// Package replica makes a sharded controller from one client configuration: the shard with its
+// lease, and the sharder with its election, each with the guarded clients that it needs. It is for
+// programs; tests with client-go's fakes make the parts one by one, as the examples of package
+// sharder do.
 //
 //	r, err := replica.New(config, replica.Config{
 //		Namespace: ns, Ring: "checksums",
@@ -12,8 +12,8 @@
 //		return controller(ctx, r.ShardConfig, r.Shard)
 //	}, nil)
 //
-// A program may have several replicas, for several rings. What they guarantee, and the rights that
-// they need, stands in package sharder.
+// A program may have several replicas, for several rings. Package sharder documents what they
+// guarantee, and the rights that they need.
 package replica
 
 import (
@@ -37,21 +37,21 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Replica is one of several equal processes that are a sharded controller. Its fields must not be
+// Replica is one of several equal processes that form a sharded controller. Its fields must not be
 // changed.
 type Replica struct {
-	// Lease is the heartbeat of the shard, and Shard what it may work on.
+	// Lease is the heartbeat of the shard, and Shard decides what it may work on.
 	Lease *shardlease.Lease
 	Shard *shard.Shard
 	// Elector elects the one replica whose Sharder is at work.
 	Elector *leaderelection.Elector
 	Sharder *sharder.Sharder
 
-	// ShardConfig is for the clients of the work on this shard's objects: they write only while
+	// ShardConfig is for the clients of the work on this shard's objects, which write only while
 	// this process holds Lease. No work is done before there is such a client
 	// ([shard.ErrUnguarded]).
 	ShardConfig *rest.Config
-	// LeaderConfig is for what only one of the replicas may do: its clients write only while
+	// LeaderConfig is for what only one of the replicas may do. Its clients write only while
 	// Elector leads.
 	//
 	// Both are copies of the configuration that New was given, with its rate limit. Controllers
@@ -149,14 +149,14 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 }
 
 // Run acquires the lease and calls work, which works on the objects of this shard. While this
-// process is elected it also runs the sharder, and beside it leading, which is what only one of the
-// replicas may do; nil: nothing. When ctx ends or work returns, work ends first, then sharder and
-// leading, and then the lease is released.
+// process is elected, it also runs the sharder, and beside it leading, which does what only one of
+// the replicas may do and may be nil. When ctx ends or work returns, work ends first, then sharder
+// and leading, and then the lease is released.
 //
-// work and leading return when their context ends, and nil only if nothing of them still runs; a
-// controller-runtime manager's Start does, with a GracefulShutdownTimeout of -1. leading is called
-// again whenever this process is elected, so it needs a new manager each time. See
-// [sharder.Replica] for what Run returns.
+// work and leading return when their context ends, and nil only once none of their goroutines is
+// running, as a controller-runtime manager's Start does with a GracefulShutdownTimeout of -1.
+// leading is called again whenever this process is elected, so it needs a new manager each time.
+// See [sharder.Replica] for what Run returns.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
 	checked := func(ctx context.Context) error {
 		defer r.keepChecking(ctx)()
@@ -165,8 +165,8 @@ func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Contex
 	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, checked)
 }
 
-// checkInterval is how often Run has the shard look for what nothing works on. A readiness probe does so,
-// too; a program may have none.
+// checkInterval is how often Run makes the shard look for what nothing works on, as a readiness
+// probe does, which a program may lack.
 const checkInterval = 10 * time.Second
 
 // keepChecking calls the check of the shard, which logs what it finds, until end is called.
@@ -192,14 +192,14 @@ func (r *Replica) keepChecking(ctx context.Context) (end func()) {
 }
 
 // Alive is a health check for a liveness probe, with the signature of controller-runtime's
-// healthz.Checker: an error while this process holds on to what it has lost, which a restart mends.
-// Neither waiting for the lease nor an outage of the API server is an error.
+// healthz.Checker. It returns an error while this process holds on to what it has lost, which a
+// restart fixes, but not while it waits for the lease, or during an outage of the API server.
 func (r *Replica) Alive(request *http.Request) error {
 	return errors.Join(r.Lease.Check(request), r.Elector.Check(request))
 }
 
-// Ready is a health check for a readiness probe: an error unless this process is alive, holds its lease,
-// and works on the objects that it gets ([shard.Shard.Check]).
+// Ready is a health check for a readiness probe. It returns an error unless this process is alive,
+// holds its lease, and works on the objects that it gets ([shard.Shard.Check]).
 func (r *Replica) Ready(request *http.Request) error {
 	_, err := r.Lease.Term()
 	return errors.Join(err, r.Alive(request), r.Shard.Check(request))

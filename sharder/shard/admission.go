@@ -9,16 +9,16 @@ import (
 
 var (
 	// ErrNotMine is returned by [Shard.Do] for an object that this shard may not work on: it
-	// belongs to another shard or to none, or is gone. Drop the object. If it becomes this shard's,
+	// belongs to another shard or to none, or is gone. Drop the object: if it becomes this shard's,
 	// an event follows.
 	ErrNotMine = errors.New("shard: the object is not this shard's")
 
 	// ErrNotYet is returned by [Shard.Do] for an object that this shard may be allowed to work on
-	// soon. Try again a little later: an event need not follow.
+	// soon. Try again a little later, because an event need not follow.
 	ErrNotYet = errors.New("shard: work on the object may not begin yet")
 
 	// ErrUnguarded is returned by [Shard.Do] if the shard's lease guards no client of this process.
-	// Then nothing would stop requests of work after the lease is lost. Pass the lease's
+	// Nothing would then stop requests of work after the lease is lost. Pass the lease's
 	// WrapTransport to the Wrap of the rest.Config from which the clients of work are made.
 	ErrUnguarded = errors.New("shard: the shard lease guards no client")
 )
@@ -29,39 +29,39 @@ var errNoCache = fmt.Errorf("%w: no cache of its resource is one of Shard.NewInf
 
 // cacheState is what the caches show of a root.
 type cacheState struct {
-	// started says that a cache counts in this term. Other caches may be older than the term: joining
-	// says that there are only such.
+	// started means that a cache counts in this term. Other caches may be older than the term;
+	// joining means that all are.
 	started, joining bool
-	// complete says that caches without a copy would show one if the version for the work existed.
+	// complete means that caches without a copy would show one if the version for the work existed.
 	complete bool
-	// assignment is that of the newest copy; AssignedElsewhere if there is none.
+	// assignment is that of the newest copy, or AssignedElsewhere if there is no copy.
 	assignment protocol.Assignment
 	// version is that of the copy for the work, or of the root's newest copy if the work is on a
 	// child.
 	version string
-	// stale says that the copy for the work is from before the assignment, older than the copy in
+	// stale means that the copy for the work is from before the assignment, older than the copy in
 	// every cache, or from before the child got another root.
 	stale bool
-	// found says that there is a copy.
+	// found means that there is a copy.
 	found bool
-	// child says that the work is on a child. All fields but stale and elsewhere are then about its
-	// root.
+	// child means that the work is on a child. All fields but stale and elsewhere are then about
+	// its root.
 	child bool
-	// elsewhere says that the child carries the label of another shard, which may be at work on it: it
-	// was the child of another root. Or it is marked, so that the sharder may give it to another.
+	// elsewhere means that the child carries the label of another shard, which may be at work on it
+	// as the child of another root, or is marked, so that the sharder may give it to another shard.
 	elsewhere bool
-	// behind names a resource of children whose cache may not yet show what another shard has
-	// written; empty: none.
+	// behind names a resource of children, if any, whose cache may not yet show what another shard
+	// has written.
 	behind string
 }
 
 // admission is the input of the decision whether work on a root may begin.
 type admission struct {
-	// closed says that the term is over, or about to be.
+	// closed means that the term is over, or about to be.
 	closed     bool
 	drainState protocol.DrainState
 	floor      string
-	// outlived says that work on the root from an earlier term is still in flight.
+	// outlived means that work on the root from an earlier term is still in flight.
 	outlived bool
 	caches   cacheState
 }

@@ -56,7 +56,7 @@ func (c *caches) use() {
 	}
 }
 
-// idle reports whether no informer of roots has begun yet: nothing can work on an object.
+// idle reports whether no informer of roots has begun yet, so that nothing can work on an object.
 func (c *caches) idle() bool { return !c.used.Load() }
 
 // begun returns the caches that cover a resource in a namespace and count in this term. Other caches
@@ -83,7 +83,7 @@ func (c *caches) joining(term *shardlease.Term, resource schema.GroupVersionReso
 	})
 }
 
-// newest returns the newest cached copy of a root, nil if there is none.
+// newest returns the newest cached copy of a root, or nil if no cache has one.
 func (s *Shard) newest(term *shardlease.Term, at protocol.Address) (newest metav1.Object) {
 	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
 		if o := i.copyOf(at); o != nil && (newest == nil || newer(o, newest)) {
@@ -140,8 +140,8 @@ func (s *Shard) cacheStateOf(term *shardlease.Term, q workRequest) cacheState {
 	return seen
 }
 
-// newestCopy returns the newest copy of an object in these caches, nil if there is none. stale says
-// that own is older than every copy in them.
+// newestCopy returns the newest copy of an object in these caches, or nil if they have none. stale
+// means that own is older than every copy in them.
 func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (newest metav1.Object, stale bool) {
 	stale = true
 	for _, i := range caches {
@@ -157,9 +157,9 @@ func newestCopy(caches []*informer, at protocol.Address, own metav1.Object) (new
 	return newest, stale && newest != nil
 }
 
-// lagging returns a resource of children whose cache does not yet show what work on a root with this
-// record requires; empty: none. A resource without a cache is not behind: a cache that starts during
-// work lists after the admission.
+// lagging returns a resource of children, if any, whose cache does not yet show what work on a root
+// with this record requires. A resource without a cache is not behind, because a cache that starts
+// during work lists after the admission.
 func (c *caches) lagging(
 	term *shardlease.Term, children []schema.GroupVersionResource, root protocol.Address, r protocol.Record,
 ) string {

@@ -32,17 +32,17 @@ type Object interface {
 // time; the shard lets go of it when all of them have returned.
 //
 // The shard of the root may work on a child, and work on a child counts as work on its root. Work
-// begins only when all running caches of children show what the root's former shard created. A child
-// that gets another root goes to the shard of that root when work on the child has ended, unless that
-// root moves just then. Work on the former root may go on: before it touches a child, it has to look
-// whose child it is.
+// begins only when all running caches of children show what the root's former shard created. A
+// child that gets another root goes to the shard of that root when work on the child has ended,
+// unless that root moves just then. Work on the former root may continue, so it must check whose
+// child it is before it touches one.
 //
 // work's context is derived from ctx. It also ends when the lease is lost, with an ErrLost of
-// package shardlease as its cause. It ends with [ErrDrained] when another shard is to have the
-// object and [Config].AckGrace is over. Every request of work that changes something must use this
-// context: while such a request has no answer, the shard does not let go of the object. A goroutine
-// that outlives work is not protected. Its requests with work's context fail; its other requests
-// are sent.
+// package shardlease as its cause, and with [ErrDrained] when the object must move to another shard
+// and [Config].AckGrace is over. Every request of work that changes something must use this
+// context, because the shard does not let go of the object while such a request has no answer. A
+// goroutine that outlives work is not protected: its requests with work's context fail, but its
+// other requests are sent.
 func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Context) error) error {
 	q, err := s.admissible(ctx, obj)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Shard) Do(ctx context.Context, obj Object, work func(ctx context.Contex
 	return work(ctx)
 }
 
-// workRequest is what a call of Do asks for.
+// workRequest describes a call of Do.
 type workRequest struct {
 	// at is the root, whose assignment decides. childResources are the resources of its children.
 	at             protocol.Address

@@ -9,60 +9,61 @@
 //
 // # What work sees when it begins
 //
-// An object that another shard had before comes with all that the former shard has written. Work
-// begins in [Shard.Do] only when the copy for it and the caches are at or past the assignment. In
-// brackets: the test that fails without it. TestNoMovedObjectBeginsStale shows all of it on a real
-// API server.
+// When an object comes from another shard, work begins in [Shard.Do] only when its copy of the
+// object and the caches are at or past the assignment, so it sees all that the former shard has
+// written. The test in brackets fails without it. TestNoMovedObjectBeginsStale shows all of it on a
+// real API server.
 //
 //   - The copy of the root that is passed to Do has the version of the assignment, or a later one
 //     (TestACopyFromBeforeAHandoverAllowsNoWork, TestNoTwoShardsWorkOnOneObject). A shard lets go
-//     only when no request of its work can be carried out any more
-//     (TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome), so the assignment comes after all that
-//     it wrote.
+//     only when no request of its work can still be carried out
+//     (TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome), so the assignment comes after all
+//     that it wrote.
 //   - For each resource of children, all informers of this shard show the children that the former
-//     shard has created, as it has changed them last. The owner record has the version that they
-//     must reach, one for each resource (TestWorkWaitsForTheCachesOfChildren,
+//     shard has created, in the state in which it left them. The owner record has the version that
+//     they must reach for each resource (TestWorkWaitsForTheCachesOfChildren,
 //     TestEachCacheOfChildrenHasItsOwnFloor, TestSimulatedFamilies of package sharder).
 //   - They show no child that the former shard has deleted (TestWorkWaitsUntilNoDeletedChildIsShown,
 //     TestSimulatedReturns of package sharder).
 //
-// An informer that is older than the term first catches up with it: with a consistent list that is
-// requested in the term (TestAWarmCacheThatIsBehindAllowsNoWork, TestAWarmCacheOfChildrenCatchesUp,
-// TestSimulatedWarmShards of package sharder). If that takes more than 30 s, because its watch hangs, it
-// lists its objects again (TestAWarmCacheWhoseWatchHangsLists); a list without an answer is sent again
-// after 2 min (TestAListOfAnInformerThatIsLostIsSentAgain). What the sharder has asked for meanwhile is
-// done then (TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile). Work on objects of other resources does not
-// wait for it.
+// An informer that is older than the term first catches up with a consistent list that is requested
+// in the term (TestAWarmCacheThatIsBehindAllowsNoWork, TestAWarmCacheOfChildrenCatchesUp,
+// TestSimulatedWarmShards of package sharder). If that takes more than 30 s, because its watch
+// hangs, it lists its objects again (TestAWarmCacheWhoseWatchHangsLists); a list without an answer
+// is sent again after 2 min (TestAListOfAnInformerThatIsLostIsSentAgain). The shard then does what
+// the sharder has asked for meanwhile (TestAWarmCacheLetsGoOfWhatIsDrainedMeanwhile). Work on
+// objects of other resources does not wait for this.
 //
 // Not covered:
 //
-//   - What work reads through other informers, such as objects that are not of the ring, or that are
-//     with other shards. Read them from the API server, or call fresh.WaitLatest in work.
-//   - A second informer of the root's resource. It may be behind the one that the copy is from. So
-//     are all of them, if the copy is from the API server. Work should use the copy that was passed
-//     to Do.
+//   - What work reads through other informers, such as objects outside the ring, or with other
+//     shards. Read them from the API server, or call fresh.WaitLatest in work.
+//   - A second informer of the root's resource, which may be behind the one that the copy is from,
+//     as all of them may be if the copy is from the API server. Work should use the copy that was
+//     passed to Do.
 //   - A copy of a child that was deleted after the copy was read.
-//   - Resources whose versions cannot be compared (package fresh says which). A copy of such an object may
-//     be from before the assignment.
-//   - What the shard itself has written. Its caches show that a little later, as in every controller.
+//   - Resources whose versions cannot be compared (package fresh names them). A copy of such an
+//     object may be from before the assignment.
+//   - What the shard itself has written, which its caches show a little later, as in every
+//     controller.
 //   - A deletion by a former shard, if a user removes the record of the root, or labels a child for
 //     the next shard, before that shard's informers have seen the deletion.
 //
 // # Objects that nothing works on
 //
-// A shard takes part in its ring from the first time that an informer of one of its resources begins:
-// before that its Lease says that it is idle, and the sharder gives it nothing
-// (TestAShardWithoutAnInformerIsIdle, TestAnIdleShardGetsNoObjects of package sharder). Then it gets
-// objects of each resource of the ring. If the process has no informer of one of them, or its reconcilers do
-// not ask the shard, [Shard.Check] fails after a minute or two, and the log says so
-// (TestAResourceWithoutAnInformerIsSaid, TestAReconcilerThatDoesNotAskFailsTheCheck). The shard gets such
-// objects all the same, so start the controllers of all resources in each replica. If only one of several
-// reconcilers does not ask, the log speaks of its first write of an object of the ring that has a name already
-// (TestAWriteOutsideOfWorkIsWarnedOf).
+// A shard takes part in its ring as soon as an informer of one of its resources begins; before that
+// its Lease states that it is idle, and the sharder gives it nothing
+// (TestAShardWithoutAnInformerIsIdle, TestAnIdleShardGetsNoObjects of package sharder). Then it
+// gets objects of each resource of the ring. If the process has no informer of one of them, or its
+// reconcilers do not ask the shard, [Shard.Check] fails after a minute or two, and the shard logs
+// that (TestAResourceWithoutAnInformerIsSaid, TestAReconcilerThatDoesNotAskFailsTheCheck). The
+// shard gets such objects all the same, so start the controllers of all resources in each replica.
+// If only one of several reconcilers does not ask, the shard logs its first write of an object of
+// the ring that has a name already (TestAWriteOutsideOfWorkIsWarnedOf).
 //
 // # Requirements
 //
 // A shard needs a lease of package shardlease, clients that the lease guards, and caches that
-// [Shard.NewInformer] makes. It also works while no sharder runs. The documentation of package
+// [Shard.NewInformer] makes. It works even while no sharder runs. The documentation of package
 // sharder describes the protocol, its guarantees and non-guarantees, costs and RBAC.
 package shard

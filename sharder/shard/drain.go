@@ -18,17 +18,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// ErrDrained is the cause with which the context of work ends if another shard is to have the
-// object, or the Selector of its Resource no longer selects it, and work has not ended within
+// ErrDrained is the cause with which the context of work ends if the object must move to another
+// shard, or the Selector of its Resource no longer selects it, and work has not ended within
 // [Config].AckGrace.
 var ErrDrained = errors.New("shard: the object is no longer to be this shard's")
 
 const (
-	// requestPoll is how often to check whether an abandoned request can still be carried out: no
-	// event says so.
+	// requestPoll is how often to check whether an abandoned request can still be carried out,
+	// which no event shows.
 	requestPoll = 250 * time.Millisecond
-	// floorPoll is how often to check whether all caches have passed a floor: the root's last event
-	// may have come before.
+	// floorPoll is how often to check whether all caches have passed a floor, because the root's
+	// last event may have come before.
 	floorPoll = 5 * time.Second
 	// drainTimeout bounds each request about an object that is handed over.
 	drainTimeout = 10 * time.Second
@@ -37,8 +37,8 @@ const (
 // shardManager is the field manager of a shard's patches.
 const shardManager = "bellwether-shard"
 
-// advanceDrain takes the steps that a root needs now. It returns the delay until the next look;
-// zero if an event will follow. After an error the caller tries again later.
+// advanceDrain takes the steps that a root needs now. It returns the delay until the next look, or
+// zero if an event will follow. After an error the caller retries later.
 func (s *Shard) advanceDrain(
 	ctx context.Context, term *shardlease.Term, at protocol.Address,
 ) (again time.Duration, err error) {
@@ -111,8 +111,9 @@ func (s *Shard) selects(resource schema.GroupVersionResource, root metav1.Object
 	return selector == nil || selector.Matches(labels.Set(root.GetLabels()))
 }
 
-// mayBeDeselected reports whether a live read can show that a root is no longer selected: a cache shows
-// it so, or has shown it and does not any more. root is the newest copy, or nil if it does not exist.
+// mayBeDeselected reports whether a live read can show that a root is no longer selected, because a
+// cache shows this, or no longer shows the root. root is the newest copy, or nil if it does not
+// exist.
 func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known workState) bool {
 	if root != nil {
 		return !s.selects(at.Resource, root)
@@ -121,9 +122,9 @@ func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known w
 	return s.selectors[at.Resource] != nil && !moved
 }
 
-// acknowledge states that no work of this process is on a root, nor will be. It hands the root to
-// its successor if the sharder has named one, and takes the marks off a root that is no longer selected.
-// The root stays closed until the outcome is known.
+// acknowledge states that this process does not work on a root, and will not. It hands the root to
+// its successor if the sharder has named one, and takes the marks off a root that is no longer
+// selected. The root stays closed until the outcome is known.
 func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object, deselected bool) error {
 	s.tracker.advance(at, protocol.AckUncertain, "")
 	n := s.marks[at.Resource]
@@ -148,8 +149,8 @@ func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav
 
 // confirmAck reads the root consistently to learn whether an acknowledgement was carried out. If it
 // was not, the next step is decided again. Work begins on no version below the one read, and on
-// that one only if it is not drained: the acknowledgement can only be carried out on a drained
-// version.
+// that one only if it is not drained, because the acknowledgement can only be carried out on a
+// drained version.
 func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protocol.Address) error {
 	root, version, err := s.readLive(ctx, at)
 	if err != nil {
@@ -167,8 +168,8 @@ func (s *Shard) confirmAck(ctx context.Context, term *shardlease.Term, at protoc
 	return nil
 }
 
-// readLive reads a root consistently; nil: it does not exist. The version is that of the root, or
-// one at which it did not exist.
+// readLive reads a root consistently, and returns nil if it does not exist. The version is that of
+// the root, or one at which it did not exist.
 func (s *Shard) readLive(ctx context.Context, at protocol.Address) (
 	root *metav1.PartialObjectMetadata, version string, err error,
 ) {

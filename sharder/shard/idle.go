@@ -12,7 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// idleAfter is how long a shard may run without an informer of a resource: programs take a while to start.
+// idleAfter is how long a shard may run without an informer of a resource, because programs take a
+// while to start.
 const idleAfter = time.Minute
 
 const (
@@ -25,19 +26,20 @@ const (
 
 // idleness is since when a resource has had no informer, as far as Check has seen.
 type idleness struct {
-	term  *shardlease.Term // another one begins again; nil: it has an informer
+	term  *shardlease.Term // another one begins again; nil with an informer
 	since time.Time
 	said  bool
 }
 
 // Check is a readiness check with the signature of controller-runtime's healthz.Checker. While this
-// process holds the shard's lease, it returns an error for each resource of the ring whose objects this
-// process gets and does not work on: it has run no informer of the resource for a minute, for example
-// because the controller was not set up, or the manager has an election of its own; or nothing has asked
-// the shard before it worked on the objects that an informer has shown for a minute or two. The first
-// error for a resource is also logged, as a warning. The minute begins with the first call in which the
-// informer is missing, so call it at least every 30 s; package replica does. It returns at once, sends no
-// request, and ignores its argument. A restart does not help: do not use it for a liveness probe.
+// process holds the shard's lease, it returns an error for each resource of the ring whose objects
+// this process gets but does not work on: because it has run no informer of the resource for a
+// minute, for example if the controller was not set up or the manager has its own election, or
+// because for a minute or two nothing has called Do for the objects that an informer shows. The
+// first error for a resource is logged as a warning. The minute begins with the first call in which
+// the informer is missing, so call it at least every 30 s, as package replica does. It returns at
+// once, sends no request, and ignores its argument. Do not use it for a liveness probe, because a
+// restart does not help.
 func (s *Shard) Check(*http.Request) error {
 	term, err := s.lease.Term()
 	if err != nil {
@@ -65,8 +67,8 @@ func (s *Shard) whyIdle() string {
 	return noInformer
 }
 
-// idle reports whether a resource has had no informer for too long, and says so once. The caller holds
-// idleMu.
+// idle reports whether a resource has had no informer for too long, and logs that once. The caller
+// holds idleMu.
 func (s *Shard) idle(resource schema.GroupVersionResource, term *shardlease.Term, now time.Time) bool {
 	i := s.idleSince[resource]
 	switch {

@@ -30,36 +30,36 @@ import (
 // example whose kind is not in [Config].Resources it returns the result of
 // cache.NewSharedIndexInformer.
 //
-// Work is done only on objects that such an informer shows. Start it within the work function of the
-// lease, or once for the life of the process: then its cache stays when a term ends, and a term that
-// begins costs a list of one object and a watch of up to 3 s. If the cache has not caught up after 30 s,
-// as when its watch hangs, the informer lists again. A list without an answer is sent again after 2 min.
-// While it runs and the lease is held, the
-// informer also lets go of objects that the sharder wants for other shards, and sends back those that
-// carry the shard's label by mistake. So each resource of the ring must have one.
+// Work is done only on objects that such an informer shows. Start it within the work function of
+// the lease, or once for the life of the process, so that its cache stays when a term ends, and a
+// new term costs only a list of one object and a watch of up to 3 s. If the cache has not caught up
+// after 30 s, as when its watch hangs, the informer lists again, and a list without an answer is
+// sent again after 2 min. While it runs and the lease is held, the informer also lets go of objects
+// that must move to other shards, and sends back those that carry the shard's label by mistake, so
+// each resource of the ring must have one.
 //
 // From the moment an informer of children exists, even before it runs, no work begins on roots
-// whose children it would show too old. Do not make one that you do not run. For informers of one
-// namespace each, use [Shard.NewInformerOf]. With NewInformer, work in one namespace waits for the
-// informers of all others: up to a minute for a bookmark of the API server, and for as long as one
-// of them cannot list.
+// whose children it would not show up to date, so do not make one that you do not run. For
+// informers of one namespace each, use [Shard.NewInformerOf]. With NewInformer, work in one
+// namespace waits for the informers of all others: up to a minute for a bookmark of the API server,
+// and for as long as one of them cannot list.
 //
 // Its first list is consistent: it asks for the present state, by pages, and not for what a cache
 // of the API server holds. If lw sets no label selector, the informer uses [Shard.Selector]. A
-// transform cannot remove the ring's labels and annotations, the UID or the resourceVersion. If it
-// returns nil, the object stays in the cache as it is. Leave client-go's feature gate AtomicFIFO on,
-// its default: without it a shard remembers every object that it has let go of, for the life of the
-// process.
+// transform cannot remove the ring's labels and annotations, the UID or the resourceVersion, and if
+// it returns nil, the object stays in the cache as it is. Leave client-go's feature gate AtomicFIFO
+// on, as it is by default: without it, a shard remembers every object that it has let go of, for
+// the life of the process.
 //
-// An object that leaves the cache of a shard was deleted or is another shard's now.
+// An object that leaves the cache of a shard was deleted, or now belongs to another shard.
 func (s *Shard) NewInformer(
 	lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
 	return s.NewInformerOf("", lw, example, resync, indexers)
 }
 
-// NewInformerOf is NewInformer for an lw that lists and watches one namespace; empty: all. Work on
-// roots of other namespaces does not depend on what the informer shows.
+// NewInformerOf is NewInformer for an lw that lists and watches one namespace, or all if it is
+// empty. Work on roots of other namespaces does not depend on what the informer shows.
 func (s *Shard) NewInformerOf(
 	namespace string, lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers,
 ) cache.SharedIndexInformer {
@@ -88,8 +88,8 @@ func (s *Shard) NewInformerOf(
 }
 
 // ListerWatcher returns a lister and watcher for an informer, made from a typed client such as
-// client.CoreV1().ConfigMaps(""). client is the clientset of that client; it shows whether it is a
-// fake.
+// client.CoreV1().ConfigMaps(""). client is the clientset of that client, which shows whether it is
+// a fake.
 func ListerWatcher[List runtime.Object](resource interface {
 	List(context.Context, metav1.ListOptions) (List, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -98,7 +98,7 @@ func ListerWatcher[List runtime.Object](resource interface {
 	return cache.ToListWatcherWithWatchListSemantics(fresh.Source(resource), client)
 }
 
-// listTimeout bounds a list of an informer, or a page of it. It is longer than an API server works on one.
+// listTimeout bounds a list of an informer, or a page of it. An API server gives up sooner.
 const listTimeout = 2 * time.Minute
 
 // informer shows the objects of a resource of the ring. Its workers advance their drains.
@@ -106,7 +106,7 @@ type informer struct {
 	cache.SharedIndexInformer
 	shard     *Shard
 	resource  schema.GroupVersionResource
-	namespace string          // whose objects it shows; empty: all, or unknown
+	namespace string          // whose objects it shows; empty if all, or unknown
 	child     bool            // its objects are children
 	source    *fresh.Relister // lists and watches what the informer shows
 	started   atomic.Bool
@@ -126,7 +126,7 @@ type informer struct {
 
 type addressQueue = workqueue.TypedRateLimitingInterface[protocol.Address]
 
-// covers reports whether the informer may show objects of a namespace; empty: any.
+// covers reports whether the informer may show objects of a namespace, or of any if it is empty.
 func (i *informer) covers(namespace string) bool {
 	return i.namespace == "" || namespace == "" || i.namespace == namespace
 }
@@ -143,7 +143,7 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	i.run(ctx)
 }
 
-// start reports whether the caller has to run the informer: no one else does, or has done.
+// start reports whether the caller must run the informer, because no one else does or has done so.
 func (i *informer) start() bool { return i.started.CompareAndSwap(false, true) }
 
 func (i *informer) run(ctx context.Context) {
@@ -190,8 +190,8 @@ func (i *informer) run(ctx context.Context) {
 // shard's selector. Module controllerruntime asks for it.
 func (i *informer) Source() cache.ListerWatcher { return i.source }
 
-// SetTransform implements cache.SharedInformer. The transform keeps the ring's labels and record:
-// without them, every object would be sent back to the sharder.
+// SetTransform implements cache.SharedInformer. The transform keeps the ring's labels and record,
+// without which every object would be sent back to the sharder.
 func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if transform == nil {
 		return i.SharedIndexInformer.SetTransform(nil)
@@ -235,7 +235,7 @@ func (i *informer) considerGone(obj any) {
 }
 
 // settleNext advances the drain of one object of a queue, and reports whether there may be more.
-// Between terms it does nothing: in the next one, all objects are considered again.
+// Between terms it does nothing, because in the next one all objects are considered again.
 func (i *informer) settleNext(ctx context.Context, queue addressQueue) bool {
 	at, over := queue.Get()
 	if over {
@@ -284,9 +284,9 @@ func (i *informer) settleNext(ctx context.Context, queue addressQueue) bool {
 	return true
 }
 
-// warning is the level of a line about a failed request for an object. It is a warning once for each
-// object. After a conflict it is none, as the cache does not show the changed object yet. Nor is it for
-// what the role of the replica lacks, which is said for all objects.
+// warning returns the level of a line about a failed request for an object: warning, once for each
+// object, but not after a conflict, as the cache does not show the changed object yet, nor for a
+// missing right, which is logged for all objects together.
 func warning(ctx context.Context, err error, said bool) zapcore.Level {
 	refused := kube.RoleOf(ctx).Refused(err)
 	if said || refused || apierrors.IsConflict(err) && kube.Stated(err) {
@@ -296,7 +296,7 @@ func warning(ctx context.Context, err error, said bool) zapcore.Level {
 }
 
 // begin records the term in which the first list begins. If that list fails and another follows in
-// a later term, which of the two has filled the cache is unknown: it then has to catch up.
+// a later term, which of the two has filled the cache is unknown, so it must catch up.
 func (i *informer) begin() {
 	term, err := i.shard.lease.Term()
 	i.mu.Lock()
@@ -312,7 +312,7 @@ func (i *informer) begin() {
 	close(i.first)
 }
 
-// copyOf returns the cached copy of an object, nil if there is none.
+// copyOf returns the cached copy of an object, or nil if the cache has none.
 func (i *informer) copyOf(at protocol.Address) metav1.Object {
 	key := cache.ObjectName{Namespace: at.Namespace, Name: at.Name}.String()
 	item, exists, err := i.GetStore().GetByKey(key)
@@ -322,7 +322,7 @@ func (i *informer) copyOf(at protocol.Address) metav1.Object {
 	return nil
 }
 
-// progress returns a version up to which the cache is complete, empty if none is known.
+// progress returns a version up to which the cache is complete, or "" if none is known.
 func (i *informer) progress() string {
 	now := i.GetStore().LastStoreSyncResourceVersion() // not the informer's, which is ahead of the store
 	i.mu.Lock()
@@ -341,8 +341,8 @@ func (i *informer) shows(version string) bool {
 	return protocol.Reaches(i.progress(), version)
 }
 
-// mayShowDeleted reports whether the cache shows children that a root may not have any more. At the
-// version childless it had none; empty: it had some.
+// mayShowDeleted reports whether the cache shows children that a root may no longer have. At the
+// version childless, unless that is empty, it had no children.
 func (i *informer) mayShowDeleted(root types.UID, childless string) bool {
 	if childless == "" || i.shows(childless) {
 		return false

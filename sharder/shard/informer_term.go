@@ -14,19 +14,19 @@ import (
 // joinInterval is the pause before another try to catch up with a term, after an error that lasts.
 const joinInterval = 10 * time.Second
 
-// relistAfter is how long a cache may take to catch up with a term before its informer lists again: its
-// watch may hang.
+// relistAfter is how long a cache may take to catch up with a term before its informer lists again,
+// because its watch may hang.
 const relistAfter = 30 * time.Second
 
-// began returns the latest term in which the cache counts, nil if there is none: it shows all that was
-// stored when that term began, or more.
+// began returns the latest term in which the cache counts, or nil: it shows all that was stored
+// when that term began, or more.
 func (i *informer) began() *shardlease.Term {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.term
 }
 
-// count has the cache count in a term.
+// count makes the cache count in a term.
 func (i *informer) count(term *shardlease.Term) {
 	i.mu.Lock()
 	i.term = term
@@ -41,7 +41,7 @@ func (i *informer) count(term *shardlease.Term) {
 	}
 }
 
-// follow has the cache count in each term that begins after its first list.
+// follow makes the cache count in each term that begins after its first list.
 func (i *informer) follow(ctx context.Context) {
 	select {
 	case <-i.first:
@@ -58,8 +58,8 @@ func (i *informer) follow(ctx context.Context) {
 	}
 }
 
-// join has the cache count in a term as soon as it shows what was stored when the term had begun. What
-// has happened to its objects between the terms is then dealt with.
+// join makes the cache count in a term as soon as it shows what was stored when the term had begun,
+// and then handles what has happened to its objects between the terms.
 func (i *informer) join(ctx context.Context, term *shardlease.Term) {
 	ctx, scope := term.Scope(ctx)
 	defer scope.End()
@@ -108,8 +108,8 @@ func (i *informer) await(ctx context.Context) {
 	}
 }
 
-// inTerm returns a context for requests of the term in which the cache counts. end ends it. There is
-// no term if it is over.
+// inTerm returns a context for requests of the term in which the cache counts. end ends it. The
+// term is nil if it is over.
 func (i *informer) inTerm(ctx context.Context) (_ context.Context, term *shardlease.Term, end func()) {
 	term = i.began()
 	if term == nil || term.Err() != nil {

@@ -29,7 +29,7 @@ func (k *kinds) of(kind schema.GroupKind) (protocol.Role, bool) {
 }
 
 // learn asks the API server for the kinds of all unknown resources. The error names those that it
-// does not know.
+// does not have.
 func (k *kinds) learn() error {
 	var errs []error
 	note := func(i int, field string, known protocol.Role) {

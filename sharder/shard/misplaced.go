@@ -17,8 +17,8 @@ import (
 
 const (
 	// misplacedInterval is how often a shard looks in its caches for children whose root is not its
-	// own. No event tells: versions of a child and of its root cannot be compared, and either may
-	// change last.
+	// own. No event shows this, because versions of a child and of its root cannot be compared, and
+	// either may change last.
 	misplacedInterval = 10 * time.Second
 	// maxSuspects bounds the requests of one pass over a cache, one per suspected child.
 	maxSuspects = 100
@@ -30,8 +30,8 @@ const (
 type suspicion struct {
 	root  protocol.Address // that the child has now
 	due   time.Time
-	since time.Time // when work on it was found that has to end; zero: none was
-	said  bool      // that a request has failed
+	since time.Time // when work on it was found that must end; zero if none was
+	said  bool      // a failed request was logged
 }
 
 // returnMisplaced returns misplaced children of a cache to the sharder until ctx has ended. A child
@@ -48,7 +48,7 @@ func (i *informer) returnMisplaced(ctx context.Context) {
 	}
 }
 
-// returnSuspects is one pass over the cache. It returns whom it suspects now.
+// returnSuspects makes one pass over the cache. It returns the children that it suspects now.
 func (i *informer) returnSuspects(
 	ctx context.Context, term *shardlease.Term, before map[protocol.Address]suspicion,
 ) map[protocol.Address]suspicion {
@@ -92,10 +92,10 @@ func (i *informer) returnSuspects(
 	return suspects
 }
 
-// errAtWork means that work on a child has to end before the child may go to another shard.
+// errAtWork means that work on a child must end before the child may go to another shard.
 var errAtWork = errors.New("shard: there is work on the child")
 
-// endWorkOn cancels the work on a child that has got another root, when it has gone on for AckGrace
+// endWorkOn cancels the work on a child that has got another root, if it has continued for AckGrace
 // since then.
 func (s *Shard) endWorkOn(child protocol.Address, since time.Time) {
 	if time.Since(since) < s.config.AckGrace {
@@ -123,8 +123,8 @@ func (s *Shard) hasClaimOn(term *shardlease.Term, root protocol.Address) bool {
 // returnChild sets the drain label of a child whose root is another shard's, so that the sharder
 // moves it there. The child keeps its shard label: the owner of the root may be dead, and the
 // sharder may have just moved the child here, with the root to follow. While there is work on the
-// child, as one of the root that it had before, returnChild returns errAtWork. No more such work
-// begins, because the cache shows the new root.
+// child, as one of its former root, returnChild returns errAtWork. No more such work begins,
+// because the cache shows the new root.
 func (s *Shard) returnChild(
 	ctx context.Context, at protocol.Address, child metav1.Object, root protocol.Address,
 ) error {

@@ -12,21 +12,22 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The delay before a retry for an object that work may not begin on yet grows between these: most often
-// a cache is some milliseconds behind another one.
+// The delay before a retry for an object that work may not begin on yet grows between these,
+// because most often a cache is some milliseconds behind another one.
 const (
 	minRetryDelay = 10 * time.Millisecond
 	maxRetryDelay = time.Second
 )
 
 // RunController runs a controller. It calls reconcile, through [Shard.Do], with a copy of each
-// object of this shard when the object arrives and whenever it changes, with one call for an object
-// at a time. If reconcile returns an error, it is called again after pauses that grow up to a
+// object of this shard when the object arrives and whenever it changes, with one call at a time for
+// each object. If reconcile returns an error, it is called again after pauses that grow up to a
 // minute. T is the type of the informer's objects.
 //
-// RunController also runs source, an informer that must come from [Shard.NewInformer], unless it runs
-// already, and this number of worker goroutines. It returns nil when ctx has ended and all calls have
-// returned. An informer runs once: if source has ended with an earlier context, that is an error.
+// RunController runs this number of worker goroutines and, unless it runs already, source, an
+// informer that must come from [Shard.NewInformer]. It returns nil when ctx has ended and all calls
+// have returned. An informer runs once, so it is an error if source has ended with an earlier
+// context.
 func RunController[T Object](
 	ctx context.Context, shard *Shard, source cache.SharedIndexInformer, workers int,
 	reconcile func(context.Context, T) error,

@@ -23,25 +23,25 @@ import (
 // Config configures a [Shard].
 type Config struct {
 	// Resources are those of the ring, the same as its sharder's. Required. This process must run
-	// an informer of each ([Shard.NewInformer]): it cannot let go of objects that it does not
-	// watch. Children need informers only if work reads them from a cache.
+	// an informer of each ([Shard.NewInformer]), because it cannot let go of objects that it does
+	// not watch. Children need informers only if work reads them from a cache.
 	Resources []api.Resource
 
-	// Scheme knows the kinds of typed objects. Default: client-go's, which has the kinds of
+	// Scheme has the kinds of typed objects. Default: client-go's, which has the kinds of
 	// Kubernetes itself.
 	Scheme *runtime.Scheme
 
-	// AckGrace is how long work may continue on an object that another shard is to have. Then its
+	// AckGrace is how long work may continue on an object that must move to another shard. Then its
 	// context ends, and the shard waits for work to return. Default: 10 s.
 	AckGrace time.Duration
 
-	// Concurrency is how many objects of one informer the shard lets go of at a time. Up to a quarter
-	// more, at least one, are those whose requests hang. Default: 8.
+	// Concurrency is how many objects of one informer the shard lets go of at a time. A quarter
+	// more, at least one, may be objects whose requests hang. Default: 8.
 	Concurrency int
 
-	// Unguarded allows work although the lease guards no client. It is for work that changes
-	// nothing through the Kubernetes API, and for tests with client-go's fakes. Nothing stops what
-	// such work does after the lease is lost.
+	// Unguarded allows work although the lease guards no client, so that nothing stops what work
+	// does after the lease is lost. It is for work that changes nothing through the Kubernetes API,
+	// and for tests with client-go's fakes.
 	Unguarded bool
 
 	// Hooks are called when something happens, for metrics.
@@ -60,7 +60,7 @@ type Hooks struct {
 	// OnBounced is called after each attempt to send back an object that carries this shard's label
 	// by mistake.
 	OnBounced func(object api.ObjectRef, err error)
-	// OnRefused is called with the reason for which Do does not call work: an [ErrNotMine] or an
+	// OnRefused is called with the reason why Do does not call work: an [ErrNotMine] or an
 	// [ErrNotYet].
 	OnRefused func(object api.ObjectRef, err error)
 }
@@ -83,26 +83,27 @@ func (h Hooks) refused(at protocol.Address, err error) {
 	}
 }
 
-// Shard is this process's part of a ring: it knows its objects, decides when work on them may
+// Shard is this process's part of a ring: it follows its objects, decides when work on them may
 // begin, and lets go of them. All controllers of the process share one. Its methods may be called
 // at any time, from any goroutine. Its client must be allowed to list, watch and patch each
 // resource.
 //
 // # How a process is composed
 //
-// The lease is outermost. Start controllers within its work function, and end them before it returns:
-// what still runs keeps the lease from being released. Informers also start there, or before Run and
-// for the life of the process: then a term after a step-down begins with warm caches.
+// The lease is outermost. Start controllers within its work function, and end them before it
+// returns, because what still runs keeps the lease from being released. Start informers there as
+// well, or before Run and for the life of the process, so that a term after a step-down begins with
+// warm caches.
 //
-//   - When the lease is lost, the process ends. That is the default of OnLost of package
-//     shardlease. When only the sharder's election is lost, only the sharder stops: its elector has
-//     an OnLost that returns, and the elector guards its clients.
+//   - When the lease is lost, the process ends by default (OnLost of package shardlease). When only
+//     the sharder's election is lost, only the sharder stops, because its elector has an OnLost
+//     that returns, and guards its clients.
 //   - At the end of the process, work ends first, then the sharder, and then both leases are
-//     released. Other shards then take the objects over at once; without a release that takes twice
-//     the duration of the lease. So a Pod's terminationGracePeriodSeconds should be longer than the
-//     longest work plus ReleaseTimeout of package shardlease.
-//   - A replica that waits for its lease runs no work function. Answer probes outside of it, from
-//     the health checks of the lease and the elector.
+//     released. Other shards then take the objects over at once, while without a release that takes
+//     twice the duration of the lease. So a Pod's terminationGracePeriodSeconds should be longer
+//     than the longest work plus ReleaseTimeout of package shardlease.
+//   - A replica that waits for its lease runs no work function, so answer probes outside of it,
+//     from the health checks of the lease and the elector.
 //
 // # In controller-runtime
 //
@@ -120,8 +121,8 @@ func (h Hooks) refused(at protocol.Address, err error) {
 //	},
 //	GracefulShutdownTimeout: ptr.To(time.Duration(-1)),
 //
-// Without the last one, a manager gives up on busy workers after 30 s and returns an error: the
-// lease is then not released, and the process ends. Wrap reconcilers with WrapReconciler of the module
+// Without the last one, a manager gives up on busy workers after 30 s and returns an error, so the
+// lease is not released, and the process ends. Wrap reconcilers with WrapReconciler of the module
 // controllerruntime. A manager answers probes only while Start runs. Controllers that are not
 // sharded belong in a second manager, under the elector beside the sharder, without NewInformer.
 type Shard struct {
@@ -152,8 +153,8 @@ type Shard struct {
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
 // the kinds of the resources. The lease must guard client. One lease has one shard. The error joins
 // one error for each rule that config breaks. A resource that is not served yet, such as a custom
-// resource that is installed later, is no error unless none is served: [Shard.NewInformer] learns
-// it later.
+// resource that is installed later, is an error only if no resource is served: [Shard.NewInformer]
+// looks it up again.
 func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Lease, config Config) (*Shard, error) {
 	var errs []error
 	for _, required := range []struct {
@@ -234,8 +235,8 @@ func (c Config) validate(n protocol.Keys) []error {
 }
 
 // Selector selects the objects that carry this shard's label, which are those that it may work on,
-// with few exceptions. With others, it selects only objects that all of these select too; pass a
-// Resource's Selector here. Use it for lists and watches, and for the label selectors of a
+// with few exceptions. With others, it selects only objects that all of these select as well; pass
+// a Resource's Selector here. Use it for lists and watches, and for the label selectors of a
 // controller-runtime cache.
 func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
 	selector := labels.SelectorFromSet(labels.Set{s.keys.Shard: s.lease.Identity()})

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// rootOf returns the role and the address of a child's root. An error says why the child has none.
+// rootOf returns the role and the address of a child's root, or why it has no root.
 func (s *Shard) rootOf(child schema.GroupVersionResource, o metav1.Object) (protocol.Role, protocol.Address, error) {
 	p, n := protocol.RootRefOf(o, func(kind schema.GroupKind) bool { _, ok := s.parent(kind, child); return ok })
 	switch n {
@@ -41,17 +41,17 @@ func (s *Shard) parent(kind schema.GroupKind, child schema.GroupVersionResource)
 	return root, ok && slices.Contains(root.ChildResources, child)
 }
 
-// Stamp sets this shard's label on a child that work on its root is about to create. The shard's
-// caches then show the child from the beginning, and the sharder has nothing to do. The sharder
-// patches an unstamped child before the shard sees it. Until then, work that looks for its children
-// in a cache must not take the child for missing.
+// Stamp sets this shard's label on a child that work on its root is about to create, so that the
+// shard's caches show the child from the beginning, and the sharder has nothing to do. An unstamped
+// child becomes visible to the shard only when the sharder has patched it. Until then, work that
+// looks for its children in a cache must not take the child for missing.
 //
 // Set the child's controller owner reference first (SetControllerReference in controller-runtime):
 // it names the root that the child follows. Without a controller, the child follows its only owner
-// that has such Children. Stamp returns an error if there are several, if the owner's kind is not in
-// [Config].Resources, or if its Children do not include the child's resource. Call Stamp after all else
-// that sets labels of the child, and for each server-side apply: one that lacks the stamp removes it, if
-// the same field manager has applied it before.
+// that has such Children. Stamp returns an error if there are several, if the owner's kind is not
+// in [Config].Resources, or if its Children do not include the child's resource. Call Stamp after
+// everything else that sets labels of the child, and for each server-side apply, because one that
+// lacks the stamp removes it if the same field manager has applied it before.
 func (s *Shard) Stamp(child Object) error {
 	k, err := s.roleOf(child)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// preserveRecord returns a transform that keeps what a shard needs of an object, and the labels that its
-// selector is about. It does not return nil: client-go drops a list with one nil object, and with it all
-// other objects.
+// preserveRecord returns a transform that keeps what a shard needs of an object, and the labels
+// that the selector reads. The transform does not return nil, because client-go drops a list with
+// one nil object, and with it all other objects.
 func preserveRecord(n protocol.Keys, selector labels.Selector, transform cache.TransformFunc) cache.TransformFunc {
 	needed := []string{n.Shard, n.Drain, n.Seal}
 	if selector != nil {
@@ -45,8 +45,8 @@ func preserveRecord(n protocol.Keys, selector labels.Selector, transform cache.T
 	}
 }
 
-// preserveOwner returns a transform that keeps a child's controller owner reference; of a child without a
-// controller, all.
+// preserveOwner returns a transform that keeps a child's controller owner reference, or all owner
+// references of a child without a controller.
 func preserveOwner(transform cache.TransformFunc) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		before, ok := obj.(metav1.Object)

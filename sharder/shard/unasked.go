@@ -14,26 +14,27 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// unaskedInterval is how often an informer looks whether work has asked the shard. Two looks in a row
-// must find objects of the shard, so controllers have at least that long to start.
+// unaskedInterval is how often an informer checks whether work has asked the shard. Two checks in a
+// row must find objects of the shard, so controllers have at least that long to start.
 const unaskedInterval = time.Minute
 
-// asked is whether work on objects of a resource asks the shard.
+// asked records whether work on objects of a resource asks the shard.
 type asked struct{ yes, warned atomic.Bool }
 
-// note notes that it does. A write for each piece of work would make the workers wait for each other.
+// note records that it does, without a write for each piece of work, which would make the workers
+// wait for each other.
 func (a *asked) note() {
 	if !a.yes.Load() {
 		a.yes.Store(true)
 	}
 }
 
-// missing reports whether that was warned of, and has not changed since.
+// missing reports whether a warning was logged, and nothing has asked since.
 func (a *asked) missing() bool { return a.warned.Load() && !a.yes.Load() }
 
 // warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
-// calls Do for any. A reconciler that is not wrapped works as always, but other shards may work on
-// the same objects.
+// calls Do for any of them. A reconciler that is not wrapped works as always, but other shards may
+// work on the same objects.
 func (i *informer) warnIfUnasked(ctx context.Context) {
 	asked := i.shard.asked[i.resource]
 	for before := false; clock.Sleep(ctx, unaskedInterval); {
@@ -65,8 +66,9 @@ func (i *informer) showsAssigned() bool {
 	})
 }
 
-// warnOfWrites warns, once for a resource of the ring or of children, of a write that is in no work. Another
-// controller of the resource may ask the shard, so warnIfUnasked does not see the one that does not.
+// warnOfWrites warns, once for a resource of the ring or of children, of a write outside of work.
+// If another controller of the resource asks the shard, warnIfUnasked does not find the one that
+// does not.
 func (s *Shard) warnOfWrites(resource schema.GroupResource) {
 	if !s.writable[resource] {
 		return

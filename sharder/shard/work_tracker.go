@@ -12,8 +12,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// workItem is one piece of work on a root, from its admission until none of its requests can be
-// carried out any more.
+// workItem is one piece of work on a root, from its admission until none of its requests can still
+// be carried out.
 type workItem struct {
 	at     protocol.Address
 	child  protocol.Address // that it is on; zero if it is on the root itself
@@ -22,20 +22,20 @@ type workItem struct {
 	cancel context.CancelCauseFunc
 }
 
-// workState is what a process remembers of a root. Most roots have none.
+// workState is what a process remembers of a root. Most roots have no workState.
 type workState struct {
 	at         protocol.Address
 	drainState protocol.DrainState
 	// since is when the root was closed.
 	since time.Time
-	// floor is the version that a copy must have reached before work may begin: before the
-	// acknowledgement the root was this shard's too. Empty: none.
+	// floor is the version, if any, that a copy must have reached before work may begin, because
+	// the root was this shard's before the acknowledgement as well.
 	floor string
 	// atWork is the work in flight.
 	atWork map[*workItem]struct{}
 	// ended is work that has returned, but has requests that may still be carried out.
 	ended []*workItem
-	// busy says that a goroutine advances the root's drain; again, that it must look once more.
+	// busy means that a goroutine advances the root's drain, and again that it must look once more.
 	busy, again bool
 }
 
@@ -51,8 +51,8 @@ type workTracker struct {
 	late   []*workItem      // of all workState.ended, in the order in which they ended
 }
 
-// admit lets p begin, or returns why it may not. It calls look under the lock: otherwise the root
-// could be acknowledged, and its floor dropped, between the look and the admission.
+// admit lets p begin, or returns why it may not. It calls look under the lock, because otherwise
+// the root could be acknowledged, and its floor dropped, between the look and the admission.
 func (r *workTracker) admit(p *workItem, look func() cacheState) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,8 +76,8 @@ func (r *workTracker) admit(p *workItem, look func() cacheState) error {
 	return nil
 }
 
-// leave records that p has returned, and reports whether the drain waits for that. open says that a
-// request of p may still be carried out.
+// leave records that p has returned, and reports whether the drain waits for that. open means that
+// a request of p may still be carried out.
 func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,8 +138,8 @@ func (r *workTracker) pending(at protocol.Address) bool {
 	return false
 }
 
-// onChild returns the work on a child, of whichever root it was then: what has not returned, and what
-// has, but has requests that may still be carried out.
+// onChild returns the work on a child, whichever its root was then: work that has not returned, and
+// work that has, but with requests that may still be carried out.
 func (r *workTracker) onChild(at protocol.Address) (atWork, ended []*workItem) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,8 +185,8 @@ func (r *workTracker) has(at protocol.Address) bool {
 	return r.roots[at] != nil
 }
 
-// begin reports whether the caller may advance a root's drain. If not, another goroutine is at it,
-// and will look once more.
+// begin reports whether the caller may advance a root's drain. If not, another goroutine does, and
+// will look once more.
 func (r *workTracker) begin(at protocol.Address) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +294,7 @@ func (r *workTracker) await(ctx context.Context) error {
 	}
 }
 
-// stateOf returns the state of a root, a new one if there is none. The caller holds mu.
+// stateOf returns the state of a root, or adds one. The caller holds mu.
 func (r *workTracker) stateOf(at protocol.Address) *workState {
 	e := r.roots[at]
 	if e == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// Assign gives a root to the shard, as the sharder does. It creates the root if there is none of its
-// name; otherwise it changes nothing but labels and annotations. It leaves children alone: a test that
-// gives them the label of another shard has to give them that of this one. Call it while the lease is
-// held. root then has what was stored.
+// Assign gives a root to the shard, as the sharder does. It creates the root if it does not exist;
+// otherwise it changes nothing but labels and annotations. It leaves children alone, so a test that
+// gives them the label of another shard must also give them that of this one. Call it while the
+// lease is held. Afterwards root is as stored.
 func (r *Ring) Assign(root shard.Object) {
 	r.t.Helper()
 	if err := r.assign(root); err != nil {
@@ -25,8 +25,8 @@ func (r *Ring) Assign(root shard.Object) {
 	}
 }
 
-// Drain asks the shard to let go of a root that was assigned to it, as the sharder does that wants it
-// for another shard. root then has what was stored.
+// Drain asks the shard to let go of a root that was assigned to it, as the sharder does to move it
+// to another shard. Afterwards root is as stored.
 func (r *Ring) Drain(root shard.Object) {
 	r.t.Helper()
 	if err := r.drain(root); err != nil {

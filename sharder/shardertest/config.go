@@ -18,8 +18,8 @@ import (
 
 // Config configures a [Ring].
 type Config struct {
-	// Scheme knows the Go types of your custom resources and their lists. The kinds of Kubernetes
-	// itself are known without it.
+	// Scheme has the Go types of your custom resources and their lists. The kinds of Kubernetes
+	// itself need no Scheme.
 	Scheme *runtime.Scheme
 
 	// Kinds are custom resources without a Go type, which are unstructured.
@@ -29,7 +29,7 @@ type Config struct {
 	Resources []api.Resource
 
 	// Mapper is needed only if the plural of a kind cannot be guessed, or if a custom resource is
-	// cluster-scoped. Default: one with all kinds, in which yours are namespaced.
+	// cluster-scoped. Default: a mapper with all kinds, in which yours are namespaced.
 	Mapper meta.RESTMapper
 }
 

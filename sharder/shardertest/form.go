@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// form is how a client wants objects. The zero form leaves them as they are: typed.
+// form is how a client needs objects. The zero form leaves them typed, as they are.
 type form struct {
 	one  func(runtime.Object) (runtime.Object, error)
 	list func(version string, items []runtime.Object) runtime.Object
@@ -59,7 +59,7 @@ func asMetadata() form {
 	}
 }
 
-// asUnstructured is the form of client-go's dynamic fake. kinds knows those of typed objects.
+// asUnstructured is the form of client-go's dynamic fake. kinds has those of typed objects.
 func asUnstructured(kinds *runtime.Scheme) form {
 	return form{
 		one: func(obj runtime.Object) (runtime.Object, error) {

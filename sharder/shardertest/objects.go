@@ -19,8 +19,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// objects are the objects of all clients of a ring. A kind with a Go type is stored as that, whichever
-// client has written it: typed clients could not read it otherwise.
+// objects are the objects of all clients of a ring. A kind with a Go type is stored as that,
+// whichever client has written it, because typed clients could not read it otherwise.
 type objects struct {
 	clienttesting.ObjectTracker
 	kinds  *runtime.Scheme
@@ -180,7 +180,7 @@ func (o objects) read(into shard.Object) error {
 	return nil
 }
 
-// serve makes a fake client show these objects, in a form. Its own objects are not seen any more.
+// serve makes a fake client show these objects, in a form, instead of its own.
 func (o objects) serve(fake *clienttesting.Fake, in form) {
 	react := clienttesting.ObjectReaction(o)
 	fake.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -287,8 +287,8 @@ type selection struct {
 	shown    map[types.NamespacedName]bool
 }
 
-// see returns the event that the watch shows, or false if it shows none. For the watch, an object that
-// is not selected any more is deleted.
+// see returns the event that the watch shows, or false if it shows none. The watch shows an object
+// that is no longer selected as deleted.
 func (s selection) see(e watch.Event) (watch.Event, bool) {
 	name, set, err := nameAndLabels(e.Object)
 	if err != nil {

@@ -23,19 +23,20 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Ring is a ring with one shard, on client-go's fakes. All of its clients have the same objects. Its
-// name is "test", the shard's identity is "test-0" and the namespace of its lease "default".
+// Ring is a ring with one shard, on client-go's fakes. All of its clients have the same objects.
+// Its name is "test", the shard's identity is "test-0", and the namespace of its lease is
+// "default".
 type Ring struct {
-	// Lease is the shard's. Run holds it; so does a program that calls its Run itself.
+	// Lease is the shard's. Run holds it, as does a program that calls its Run itself.
 	Lease *shardlease.Lease
 	// Shard is what the controller under test gets.
 	Shard *shard.Shard
 
-	// Client has the kinds of Kubernetes, Dynamic and Metadata have all kinds.
+	// Client has the kinds of Kubernetes, while Dynamic and Metadata have all kinds.
 	Client   *kubernetesfake.Clientset
 	Dynamic  *dynamicfake.FakeDynamicClient
 	Metadata *metadatafake.FakeMetadataClient
-	// Tracker has the objects, for fakes of controller-runtime. Mapper knows all kinds.
+	// Tracker has the objects, for fakes of controller-runtime. Mapper has all kinds.
 	Tracker clienttesting.ObjectTracker
 	Mapper  meta.RESTMapper
 
@@ -48,8 +49,8 @@ type Ring struct {
 	running sync.WaitGroup
 }
 
-// New returns a ring. In a bubble of testing/synctest, give it the bubble's t. It fails the test if
-// the configuration is wrong.
+// New returns a ring, or fails the test if the configuration is wrong. In a bubble of
+// testing/synctest, give it the bubble's t.
 func New(t testing.TB, config Config) *Ring {
 	t.Helper()
 	kinds := config.kinds()
@@ -87,9 +88,10 @@ func New(t testing.TB, config Config) *Ring {
 // generated for your types: Serve(&clientset.Fake).
 func (r *Ring) Serve(fake *clienttesting.Fake) { r.objects.serve(fake, form{}) }
 
-// Run calls test while the shard holds its lease. ctx ends with the term of the lease, which ends when
-// test has returned. Run returns when all that [Ring.Go] has started has returned, and the lease is
-// released. It reports errors to t. In test, t.FailNow and require work as in any test.
+// Run calls test while the shard holds its lease. ctx ends with the term of the lease, which ends
+// when test has returned. Run returns when everything that [Ring.Go] has started has returned, and
+// the lease is released. It reports errors to t. In test, t.FailNow and require work as in any
+// test.
 func (r *Ring) Run(test func(ctx context.Context)) {
 	r.t.Helper()
 	ctx, end := context.WithCancel(r.t.Context())
@@ -121,9 +123,9 @@ func (r *Ring) Run(test func(ctx context.Context)) {
 	}
 }
 
-// Go starts a part of the program, such as an informer or shard.RunController. Only the function that
-// Run calls may call Go. ctx ends with the term. If run returns an error before that, the test fails;
-// if it fails an assertion, the term ends.
+// Go starts a part of the program, such as an informer or shard.RunController. Only the function
+// that Run calls may call Go. ctx ends with the term. If run returns an error before that, the test
+// fails, and if it fails an assertion, the term ends as well.
 func (r *Ring) Go(run func(ctx context.Context) error) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -193,8 +195,8 @@ func (r *Ring) Create(obj shard.Object) {
 	}
 }
 
-// Get reads the object that has the kind, the namespace and the name of obj into obj. It fails the test
-// if there is none.
+// Get reads the object that has the kind, the namespace and the name of obj into obj, or fails the
+// test if it does not exist.
 func (r *Ring) Get(obj shard.Object) {
 	r.t.Helper()
 	if err := r.objects.read(obj); err != nil {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// filteredWatch shows what show makes of the events of another watch. That of apimachinery may leave a
-// goroutine behind.
+// filteredWatch shows what show makes of the events of another watch. It is here because that of
+// apimachinery may leave a goroutine behind.
 type filteredWatch struct {
 	from    watch.Interface
 	events  chan watch.Event

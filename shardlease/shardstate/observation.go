@@ -18,16 +18,16 @@ import (
 // whole seconds.
 const minLeaseDuration = 3 * time.Second
 
-// observation is what a sharder knows about the lease of one shard.
+// observation is the sharder's view of the lease of one shard.
 type observation struct {
 	shard string
 	ring  string
 	own   time.Duration // the sharder's D, if the lease names none
 
-	lease    *coordinationv1.Lease // the last seen version; nil: none
+	lease    *coordinationv1.Lease // the last seen version, or nil
 	since    Reading               // since when the claim is unchanged
 	patience time.Duration         // the D to wait for
-	mourned  bool                  // there is no lease, and the shard was no member before that
+	mourned  bool                  // there is no lease, and the shard was not a member before
 	absent   map[types.UID]absence // deleted leases of this name
 }
 
@@ -35,7 +35,7 @@ type observation struct {
 type absence struct {
 	since Reading       // when the deletion was first seen
 	wait  time.Duration // how long a term may last from then
-	over  int64         // epochs up to this number had ended before; negative: none
+	over  int64         // epochs up to this number, if not negative, had ended before
 }
 
 func newObservation(shard, ring string, own time.Duration, now Reading) *observation {
@@ -45,8 +45,8 @@ func newObservation(shard, ring string, own time.Duration, now Reading) *observa
 	}
 }
 
-// observe takes in a version of the lease that has arrived now; nil means that it does not exist. It reports
-// whether an EpochState may have changed.
+// observe takes in a version of the lease that has arrived now, or nil if it does not exist. It
+// reports whether an EpochState may have changed.
 func (s *observation) observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 	before := s.mark()
 	old := s.lease
@@ -175,7 +175,8 @@ func (s *observation) state(now Reading) State {
 
 func (s *observation) problem() error { return s.problemOf(s.lease) }
 
-// problemOf returns why a lease is malformed. A missing label is no problem: the shard restores it.
+// problemOf returns why a lease is malformed. A missing label is not a problem, because the shard
+// restores it.
 func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	if l == nil {
 		return nil
@@ -243,8 +244,8 @@ func (s *observation) epochState(e shardlease.Epoch, now Reading) EpochState {
 	return EpochEnded
 }
 
-// observeAbsence notes that a lease does not exist. The consistent read was sent after a read of an
-// object that names the lease. No other lease ever has its UID.
+// observeAbsence records that a lease does not exist. The consistent read was sent after a read of
+// an object that names the lease. No other lease ever has its UID.
 func (s *observation) observeAbsence(uid types.UID, now Reading) {
 	if s.lease != nil && s.lease.UID == uid {
 		return

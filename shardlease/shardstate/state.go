@@ -8,25 +8,24 @@ import "fmt"
 type State int
 
 const (
-	// Gone is no lease at all, of a shard that was never seen or was dead before its lease was
-	// deleted.
+	// Gone means no lease, of a shard that was never seen or was dead before its lease was deleted.
 	Gone State = iota
-	// Malformed is a lease that no shard of this ring writes ([Tracker.Problem] says why). It is
+	// Malformed is a lease that no shard of this ring writes ([Tracker.Problem] returns why). It is
 	// never a member.
 	Malformed
-	// Orphaned is Dead for [Config].GCPeriod: the lease may be deleted.
+	// Orphaned is a lease that has been Dead for [Config].GCPeriod and may be deleted.
 	Orphaned
 	// Dead is a lease that its shard has released, or that the sharder has taken.
 	Dead
-	// Uncertain is a lease that was not renewed for 2D. Try to take it over: only if that succeeds
-	// is the shard dead.
+	// Uncertain is a lease that was not renewed for 2D. Try to take it over, because only if that
+	// succeeds is the shard dead.
 	Uncertain
-	// Expired is a lease that was not renewed for D, or that was deleted by another than the
-	// sharder, or emptied without the mark of a release. Its shard has stopped, or is about to, and
-	// may come back: until 2D nothing moves.
+	// Expired is a lease that was not renewed for D, or was deleted other than by the sharder, or
+	// emptied without the mark of a release. Its shard has stopped, or is about to, and may come
+	// back, so nothing moves until 2D.
 	Expired
-	// Away is a lease that its shard has released and is expected to hold again
-	// (ReturnWithin of shardlease.Config): nothing moves until then.
+	// Away is a lease that its shard has released and is expected to hold again (ReturnWithin of
+	// shardlease.Config). Nothing moves until then.
 	Away
 	// Ready is a lease that its shard holds.
 	Ready

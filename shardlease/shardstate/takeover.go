@@ -24,8 +24,8 @@ type Takeover struct {
 
 // Takeover returns the write that takes over a shard's lease. ok is false unless the shard is
 // [Uncertain], or an epoch of it is [EpochNeedsTakeover], or its lease has been [Malformed] and
-// unchanged for 2D. The epoch stays as it is. The write sets the duration to the D of the shard:
-// after that time the shard may acquire its lease again, in the next epoch.
+// unchanged for 2D. The epoch stays as it is. The write sets the duration to the D of the shard,
+// after which the shard may acquire its lease again, in the next epoch.
 func (r *Tracker) Takeover(shard string, now Reading) (a Takeover, ok bool) {
 	s := r.shards[shard]
 	if s == nil || !s.acquirable(now) {
@@ -47,10 +47,10 @@ func (r *Tracker) Takeover(shard string, now Reading) (a Takeover, ok bool) {
 // Lease returns the object that will be written. It must not be changed.
 func (a Takeover) Lease() *coordinationv1.Lease { return a.lease }
 
-// TakeOver sends a takeover and returns the stored lease: pass it to [Tracker.Observe]. It succeeds
-// at most once for each version. After any error, read the lease ([Tracker.ObserveRead] or Observe)
-// before the next takeover: the shard may have come back, another sharder may have been faster, or
-// this write may have succeeded and its answer been lost.
+// TakeOver sends a takeover and returns the stored lease, to be passed to [Tracker.Observe]. It
+// succeeds at most once for each version. After any error, read the lease ([Tracker.ObserveRead] or
+// Observe) before the next takeover, because the shard may have come back, another sharder may have
+// been faster, or this write may have succeeded and its answer been lost.
 func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*coordinationv1.Lease, error) {
 	leases, verb := client.CoordinationV1().Leases(a.lease.Namespace), "update"
 	var l *coordinationv1.Lease

@@ -34,9 +34,9 @@ type Config struct {
 	GCPeriod time.Duration
 }
 
-// Tracker knows the state of the shards of a ring as one process observes it. It is fed with the
+// Tracker holds the state of the shards of a ring as one process observes it. It is fed with the
 // results of lists, watches and reads of their leases, each with the local time of its arrival. It
-// sends no request and never compares clocks of two machines. Before the first List it knows no
+// sends no request and never compares clocks of two machines. Before the first List it has no
 // shard.
 //
 // A Tracker is not safe for concurrent use. Leases that are passed to it must not be changed
@@ -72,7 +72,7 @@ func NewTracker(c Config) (*Tracker, error) {
 
 // List takes in a consistent list of the ring's leases (resourceVersion "", all pages). A shard
 // that is not in it has no lease. List returns, sorted, the shards with a change on which an
-// EpochState depends: look at their objects.
+// EpochState depends, so that you can check their objects.
 func (r *Tracker) List(leases []*coordinationv1.Lease, now Reading) (changed []string) {
 	listed := map[string]bool{}
 	for _, l := range leases {
@@ -100,7 +100,7 @@ func (r *Tracker) Observe(l *coordinationv1.Lease, now Reading) (changed bool) {
 }
 
 // ObserveAbsence takes in the DELETED event of a shard's lease. A watch with [Selector] sends it
-// also when only the label was removed.
+// even when only the label was removed.
 func (r *Tracker) ObserveAbsence(shard string, now Reading) (changed bool) {
 	s := r.shards[shard]
 	if s == nil {
@@ -147,7 +147,8 @@ func (r *Tracker) named(ok func(shard string) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.shards)), func(shard string) bool { return !ok(shard) })
 }
 
-// Lease returns the last seen version of a shard's lease. It must not be changed. Nil: there is none.
+// Lease returns the last seen version of a shard's lease, which must not be changed, or nil if it
+// does not exist.
 func (r *Tracker) Lease(shard string) *coordinationv1.Lease {
 	if s := r.shards[shard]; s != nil {
 		return s.lease
@@ -168,8 +169,8 @@ func (r *Tracker) State(shard string, now Reading) State {
 	return state
 }
 
-// Renewing reports whether a shard is Ready and its lease has changed within two thirds of D, as a shard
-// renews more often; or whether it is Away.
+// Renewing reports whether a shard is Away, or is Ready and its lease has changed within two thirds
+// of D, because a shard renews more often.
 func (r *Tracker) Renewing(shard string, now Reading) bool {
 	s := r.shards[shard]
 	if s == nil {

@@ -63,8 +63,8 @@ func New(config *rest.Config, mapper meta.RESTMapper, discover discovery.Discove
 }
 
 // listable returns the resources that the API server can list, in their preferred versions. An API
-// group that does not answer, as one of an aggregated server that is down, is an error: the ring's
-// objects may be there.
+// group that does not answer, such as one of an aggregated server that is down, is an error,
+// because it may have objects of the ring.
 func listable(d discovery.DiscoveryInterface) ([]view.Kind, error) {
 	all, err := discovery.ServerPreferredResources(d)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// DrainRights are what it takes to drain a shard, or to take that back.
+// DrainRights returns the rights to drain a shard or to undo that.
 func DrainRights(namespace string) []Right {
 	leases := coordinationv1.Resource("leases")
 	return []Right{{"get", leases, namespace}, {"list", leases, namespace}, {"patch", leases, namespace}}
@@ -32,8 +32,8 @@ func (c *Cluster) ShardLease(ctx context.Context, namespace, shard string) (*coo
 	return l, nil
 }
 
-// Drain has the shard of this Lease drained, or takes that back. If the Lease was replaced since it was
-// read, it is left alone.
+// Drain requests a drain of this Lease's shard, or undoes that. A Lease that was replaced since it was
+// read is left alone.
 func (c *Cluster) Drain(ctx context.Context, l *coordinationv1.Lease, wanted bool) error {
 	var value any
 	if wanted {

@@ -51,7 +51,7 @@ func RingsOf(o metav1.Object) []string {
 	return rings
 }
 
-// NamespaceOf returns the namespace with the Leases of a ring: the preferred one if there are any,
+// NamespaceOf returns the namespace with the Leases of a ring: the preferred one if it has any,
 // otherwise the only one.
 func (c *Cluster) NamespaceOf(ctx context.Context, ring, preferred string, rights *Rights) (string, error) {
 	selector := shardstate.Selector(ring).String()
@@ -86,8 +86,8 @@ func (c *Cluster) NamespaceOf(ctx context.Context, ring, preferred string, right
 	return preferred, nil
 }
 
-// Explain says who may work on an object of a ring, and why. It needs the rights to read the object,
-// the Leases and, to be exact while objects move, the ring's history.
+// Explain returns who may work on an object of a ring, and why. It needs the rights to read the
+// object, the Leases and, to be exact while objects move, the ring's history.
 func (c *Cluster) Explain(ctx context.Context, q RingQuery, tokens int, k view.Kind,
 	o *metav1.PartialObjectMetadata, rights *Rights,
 ) (view.Explanation, error) {
@@ -120,8 +120,8 @@ func (c *Cluster) Explain(ctx context.Context, q RingQuery, tokens int, k view.K
 	return view.ExplanationOf(x, view.ObjectOf(q.Ring, rootKind, root, q.Key), r, c.Now()), nil
 }
 
-// rootOf returns the root of an object that has no record of its own: of its controller, or without one of
-// its owners, the one in the ring; nil if there is none, or several.
+// rootOf returns the root of an object without a record: its controller, or without one its owner, in
+// the ring. It returns nil unless there is exactly one.
 func (c *Cluster) rootOf(ctx context.Context, ring string, k view.Kind, o *metav1.PartialObjectMetadata,
 	rights *Rights,
 ) (root *metav1.PartialObjectMetadata, kind view.Kind, err error) {
@@ -144,7 +144,7 @@ func (c *Cluster) rootOf(ctx context.Context, ring string, k view.Kind, o *metav
 	return root, kind, nil
 }
 
-// ownerIn returns the owner that a reference of an object names, if it is of the ring; otherwise nil.
+// ownerIn returns the owner that a reference of an object names if it is in the ring, otherwise nil.
 func (c *Cluster) ownerIn(ctx context.Context, ring string, k view.Kind, namespace string,
 	owner metav1.OwnerReference, rights *Rights,
 ) (*metav1.PartialObjectMetadata, view.Kind, error) {

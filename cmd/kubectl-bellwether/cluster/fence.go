@@ -19,13 +19,13 @@ import (
 // with any value but "false".
 const excludeLabel = "fencing.bellwether.dev/exclude"
 
-// FenceRights are what a fence needs.
+// FenceRights returns the rights that a fence needs.
 func FenceRights() []Right {
 	fences := v1alpha1.Resource().GroupResource()
 	return []Right{{"get", corev1.Resource("nodes"), ""}, {"get", fences, ""}, {"create", fences, ""}}
 }
 
-// FenceObstacle says why the fence of a node must not begin now; empty: it may.
+// FenceObstacle returns why the fence of a node must not begin now, or "" if it may.
 func (c *Cluster) FenceObstacle(ctx context.Context, node string) (string, error) {
 	n, err := c.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	err = kube.Named(n, node, err)
@@ -72,9 +72,9 @@ func (c *Cluster) fence(ctx context.Context, node string) (*view.Fence, error) {
 	return &v, nil
 }
 
-// Fence creates the NodeFence of a node, which starts its fence. A NodeFence of that node that exists
-// by now is an error: its creation is the lock, so no fence begins twice. The node may be Ready by
-// now: the fencer looks at it again before each act, and ends the fence of a node that works.
+// Fence creates the NodeFence of a node, which starts its fence. It is an error if the NodeFence
+// exists by now, because its creation is the lock, so no fence begins twice. The node may be Ready
+// by now, but the fencer checks it before each act and ends the fence of a node that works.
 func (c *Cluster) Fence(ctx context.Context, node string) error {
 	f := &v1alpha1.NodeFence{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Name(node), Finalizers: []string{v1alpha1.Finalizer}}, Node: node,

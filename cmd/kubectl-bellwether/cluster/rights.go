@@ -13,11 +13,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Right is what a request needs.
+// Right is the right that a request needs.
 type Right struct {
 	Verb      string
 	Resource  schema.GroupResource
-	Namespace string // empty: in all namespaces, or of a cluster-scoped resource
+	Namespace string // empty for all namespaces and cluster-scoped resources
 }
 
 // String formats the right for messages.
@@ -33,7 +33,7 @@ func (r Right) String() string {
 	return fmt.Sprintf("%s on %s of API group %s %s", r.Verb, r.Resource.Resource, group, where)
 }
 
-// MissingError says which rights are missing.
+// MissingError names missing rights.
 type MissingError struct{ Rights []Right }
 
 // Error names all of them.
@@ -77,7 +77,7 @@ func (r *Rights) Err() error {
 }
 
 // review asks the API server which of these rights the user lacks, before a command that writes
-// begins. It changes nothing. A right that cannot be asked for counts as missing.
+// begins. It changes nothing. A right that cannot be reviewed counts as missing.
 func review(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
 	var missing []Right
 	for _, r := range rights {

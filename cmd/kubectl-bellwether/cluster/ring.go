@@ -21,28 +21,28 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// RingQuery says which ring is read, and where its objects are looked for.
+// RingQuery names the ring to read and where to look for its objects.
 type RingQuery struct {
 	Namespace, Ring string
 	// Election is the name of the Lease of the sharder's election.
 	Election string
-	// Resources of the ring, and their children. Empty: each listable resource is asked for objects
-	// with the ring's labels.
+	// Resources of the ring and their children. If empty, objects with the ring's labels are looked
+	// for in each listable resource.
 	Resources []view.Kind
-	// Namespaces in which objects are looked for. Empty: all. A resource that may not be listed in
-	// all namespaces is listed in Namespace only.
+	// Namespaces in which objects are looked for, all if empty. A resource that may not be listed
+	// in all namespaces is listed in Namespace only.
 	Namespaces []string
-	// Selector selects the objects that are distributed. If it is not nil, those without any label of
-	// the ring count, too. Only with Resources.
+	// Selector selects the objects that are distributed. If it is not nil, those without any label
+	// of the ring count as well. It requires Resources.
 	Selector labels.Selector
-	// Key determines the places of objects. Nil: [api.ObjectKey].
+	// Key determines the places of objects. Default: [api.ObjectKey].
 	Key api.KeyFunc
 }
 
-// UsualElection is the name of the Lease of a ring's sharder, unless its program has chosen another one.
+// UsualElection returns the name of the Lease of a ring's sharder, unless its program has chosen another one.
 func UsualElection(ring string) string { return ring + "-sharder" }
 
-// ErrNoRing means that there is no Lease of a shard of the ring.
+// ErrNoRing means that no Lease of a shard of the ring exists.
 var ErrNoRing = errors.New("kubectl-bellwether: no Lease of a shard of this ring")
 
 // Read is what was read of a ring.
@@ -53,12 +53,12 @@ type Read struct {
 	Kinds []view.Kind
 	// Narrowed are the resources that could be listed in the ring's namespace only.
 	Narrowed []string
-	// Unread are the rights that are missing to look for objects in other resources.
+	// Unread are the missing rights to look for objects in other resources.
 	Unread []Right
-	// Unserved are the resources that the API server has named, and does not find. They may have
-	// objects: it, or a proxy before it, answers so while it starts.
+	// Unserved are the resources that the API server has named but does not find. They may still
+	// have objects, because it, or a proxy before it, answers so while it starts.
 	Unserved []string
-	// Others are the other namespaces with Leases of a ring of this name. Objects do not say to which
+	// Others are the other namespaces with Leases of a ring of this name. Objects do not show to which
 	// one they belong. OthersUnread means that the user may not list Leases in all namespaces.
 	Others       []string
 	OthersUnread bool
@@ -98,8 +98,7 @@ func (c *Cluster) Members(ctx context.Context, q RingQuery, rights *Rights) (vie
 	return r, nil
 }
 
-// Ring reads a ring with its objects. If there is no Lease of a shard, it returns an [ErrNoRing] with
-// what was read.
+// Ring reads a ring with its objects. Without a Lease of a shard, it returns an [ErrNoRing] with what was read.
 func (c *Cluster) Ring(ctx context.Context, q RingQuery, rights *Rights) (Read, error) {
 	members, missing := c.Members(ctx, q, rights)
 	if missing != nil && !errors.Is(missing, ErrNoRing) {
@@ -147,8 +146,7 @@ func (c *Cluster) objects(ctx context.Context, q RingQuery, rights *Rights) (Rea
 	return read, nil
 }
 
-// search reads the objects of the ring in these resources. What it returns beside an error is
-// incomplete.
+// search reads the objects of the ring in these resources. A result beside an error is incomplete.
 func (c *Cluster) search(ctx context.Context, q RingQuery, kinds []view.Kind) (Read, error) {
 	var mu sync.Mutex
 	var read Read
@@ -212,8 +210,7 @@ func (c *Cluster) objectsOf(ctx context.Context, q RingQuery, k view.Kind, unrea
 	return objects, narrowed, nil
 }
 
-// list reads the objects of the ring in one resource and namespace. refusal says that the user may
-// not.
+// list reads the objects of the ring in one resource and namespace. refusal is set if the user may not.
 func (c *Cluster) list(ctx context.Context, q RingQuery, k view.Kind, namespace string,
 ) (objects []view.Object, refusal, err error) {
 	// Those with a record, and the children and others that have only the label of a shard.

@@ -19,7 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Leases reads the Leases of a namespace; empty: of all. They are nil if the user may not.
+// Leases reads the Leases of a namespace, or of all if it is empty. It returns nil if the user may not.
 func (c *Cluster) Leases(ctx context.Context, namespace, selector string, rights *Rights,
 ) ([]coordinationv1.Lease, error) {
 	var all []coordinationv1.Lease
@@ -40,7 +40,7 @@ func (c *Cluster) Leases(ctx context.Context, namespace, selector string, rights
 	}
 }
 
-// Status reads everything that is shown of a namespace; empty: of all.
+// Status reads everything that is shown of a namespace, or of all if it is empty.
 func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) (view.Status, error) {
 	s := view.Status{Elections: []view.Election{}, Rings: []view.Summary{}}
 	leases, err := c.Leases(ctx, namespace, "", rights)
@@ -107,7 +107,7 @@ func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) 
 }
 
 // flows returns the flows of the namespaces with elections or rings. Few users may list FlowSchemas, so
-// that right is not missed: there are no flows then.
+// without that right there are no flows, and it is not reported as missing.
 func (c *Cluster) flows(ctx context.Context, s view.Status) ([]view.Flow, error) {
 	var namespaces []string
 	for _, e := range s.Elections {
@@ -134,7 +134,7 @@ func (c *Cluster) flows(ctx context.Context, s view.Status) ([]view.Flow, error)
 	return flows, nil
 }
 
-// Fences reads all NodeFences. They are none if the cluster has no such resource.
+// Fences reads all NodeFences. It returns an empty list if the cluster has no such resource.
 func (c *Cluster) Fences(ctx context.Context, rights *Rights) ([]view.Fence, error) {
 	fences := []view.Fence{}
 	list, err := c.Dynamic.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})

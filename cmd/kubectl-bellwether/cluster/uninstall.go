@@ -28,19 +28,19 @@ import (
 
 // Uninstall is the removal of a ring from its objects, its Leases and its history.
 //
-// What was read before may be stale by the time of a write. So nothing is decided on it: the removal
-// runs under the election of the ring's sharder, so no sharder assigns anything meanwhile, and
-// sharder.StripLabels itself proves that each shard has ended before it touches an object. Patches
-// and deletions name the UID and the version that they were decided on.
+// Nothing is decided on what was read before, because it may be stale by the time of a write. The
+// removal runs under the election of the ring's sharder, so no sharder assigns anything meanwhile,
+// and sharder.StripLabels itself proves that each shard has ended before it touches an object.
+// Patches and deletions name the UID and the version that they were decided on.
 type Uninstall struct {
 	Query RingQuery
 	Read  Read
 	// Unnamed are the resources with objects of the ring that Query.Resources does not name.
 	Unnamed []string
-	// Sure means that the user has named the Lease of the election. Otherwise it has to exist: a
-	// sharder that is elected on another one could run beside the removal.
+	// Sure means that the user has named the Lease of the election. Otherwise it has to exist,
+	// because a sharder that is elected on another one could run beside the removal.
 	Sure bool
-	// Usual is the usual Lease of the ring's election, if there is one and Query.Election is not it.
+	// Usual is the usual Lease of the ring's election, if it exists and is not Query.Election.
 	Usual string
 	// Timeout is how long to wait for the election and for the proof that shards have ended.
 	Timeout time.Duration
@@ -48,9 +48,8 @@ type Uninstall struct {
 	Logger *zap.Logger
 }
 
-// Look reads what there is to remove. Without a Lease of a shard that is what a removal has left that
-// did not come to its end. If there is nothing, or nothing but an election that the user has named, the
-// error is an [ErrNoRing].
+// Look reads what there is to remove. Without a Lease of a shard, that is what an unfinished removal has left.
+// If it finds nothing, or nothing but an election that the user has named, the error is an [ErrNoRing].
 func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 	var rights Rights
 	var err error
@@ -76,8 +75,8 @@ func (u *Uninstall) Look(ctx context.Context, c *Cluster) error {
 	return u.lookForUsual(ctx, c)
 }
 
-// Stays reports whether a Lease of the election that exists is not deleted, because its name does not say
-// that it is of this ring. Nothing else in it does.
+// Stays reports whether an existing Lease of the election is not deleted because its name, the only thing
+// that could, does not show that it is of this ring.
 func (u Uninstall) Stays() bool { return u.Query.Election != UsualElection(u.Query.Ring) }
 
 // lookForUsual finds the Lease on which the ring's sharder may be elected, unless the user has named it.
@@ -97,9 +96,9 @@ func (u *Uninstall) lookForUsual(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// unnamed returns the resources with objects of the ring that the user has not named with others. It
-// leaves out those that the user may not list: the user knows the ring. Cluster-scoped objects may be
-// those of another ring of this name, if there may be one.
+// unnamed returns the resources with objects of the ring that the user, who named others, has not
+// named. It leaves out those that the user may not list, because the user knows the ring, and
+// cluster-scoped ones if another ring of this name may have objects there.
 func (u Uninstall) unnamed(ctx context.Context, c *Cluster) (resources []string) {
 	if len(u.Query.Resources) == 0 {
 		return nil
@@ -123,7 +122,7 @@ func (u Uninstall) unnamed(ctx context.Context, c *Cluster) (resources []string)
 	return resources
 }
 
-// hasHistory reports whether the ring's history is there.
+// hasHistory reports whether the ring's history exists.
 func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (bool, error) {
 	name, resource := sharder.HistoryName(q.Ring), corev1.Resource("configmaps")
 	m, err := c.Kube.CoreV1().ConfigMaps(q.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -137,7 +136,7 @@ func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (
 	return true, nil
 }
 
-// Rights are those that the removal needs.
+// Rights returns the rights that the removal needs.
 func (u Uninstall) Rights() []Right {
 	var rights []Right
 	add := func(gr schema.GroupResource, namespace string, verbs ...string) {
@@ -170,7 +169,7 @@ func (u Uninstall) kinds() []view.Kind {
 	return u.Read.Kinds
 }
 
-// Obstacles are why the ring must not be removed now, in words; none: it may be tried.
+// Obstacles returns why the ring must not be removed now, in words. Without any, the removal may be tried.
 func (u Uninstall) Obstacles() (all []string) {
 	for _, s := range u.Read.Shards {
 		if s.MayWork() {
@@ -219,15 +218,15 @@ func (u Uninstall) Obstacles() (all []string) {
 }
 
 // reachesOtherNamespaces reports whether objects are stripped that another ring of this name may
-// have. Its shards are not those whose end is proved.
+// have, whose shards are not proved to have ended.
 func (u Uninstall) reachesOtherNamespaces() bool {
 	return len(u.Query.Namespaces) == 0 ||
 		slices.ContainsFunc(u.kinds(), func(k view.Kind) bool { return !k.Namespaced })
 }
 
-// resources are those of the ring as its sharder has them: children belong to a root. A sharder has at
-// least one. If no object has a label of the ring, it strips none, and still proves that the shards of
-// the history have ended.
+// resources are those of the ring as its sharder has them, with children belonging to a root. A
+// sharder has at least one. If no object has a label of the ring, it strips nothing but still
+// proves that the shards of the history have ended.
 func (u Uninstall) resources() []api.Resource {
 	if len(u.kinds()) == 0 {
 		return []api.Resource{{
@@ -274,7 +273,7 @@ func (u Uninstall) namespaces(k view.Kind) []string {
 var errNotElected = errors.New("the election of the sharder was not won")
 
 // Run removes the ring. config is that of the user, without a guard. A second run continues where
-// the first has ended.
+// the first one ended.
 func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) error {
 	if obstacles := u.Obstacles(); len(obstacles) > 0 {
 		return fmt.Errorf("kubectl-bellwether: uninstall: %s", obstacles[0])
@@ -336,8 +335,8 @@ func (u Uninstall) Run(ctx context.Context, c *Cluster, config *rest.Config) err
 }
 
 // delete deletes the history and the Leases of shards that have ended. It runs under the election,
-// after all objects were stripped. A replica that has started meanwhile holds a Lease, and has no
-// objects: then nothing is deleted.
+// after all objects were stripped. If a replica has started meanwhile, it holds a Lease and has no
+// objects, and nothing is deleted.
 func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) error {
 	list, err := client.CoordinationV1().Leases(u.Query.Namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: shardstate.Selector(u.Query.Ring).String()})
@@ -373,7 +372,7 @@ func (u Uninstall) delete(ctx context.Context, client kubernetes.Interface) erro
 }
 
 // deleteElection deletes the Lease of the election, which this process has released, unless another
-// candidate has taken it. A Lease that stays was there before: its terms are counted.
+// candidate has taken it. One that stays is kept if it existed before, which its count of terms shows.
 func (u Uninstall) deleteElection(ctx context.Context, client kubernetes.Interface) error {
 	leases, resource := client.CoordinationV1().Leases(u.Query.Namespace), coordinationv1.Resource("leases")
 	l, err := leases.Get(ctx, u.Query.Election, metav1.GetOptions{})

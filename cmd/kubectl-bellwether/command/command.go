@@ -26,16 +26,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// Environment is what the commands have of their process.
+// Environment has the parts of the process that the commands use.
 type Environment struct {
 	genericiooptions.IOStreams
-	// Terminal means that a person looks at Out. NoColour is what the person wants (NO_COLOR).
+	// Terminal means that a person looks at Out. NoColour is the person's wish (NO_COLOR).
 	Terminal, NoColour bool
 	// Connect is called once the flags are known.
 	Connect func() (Connection, error)
 }
 
-// Connection is an API server, and the namespace that the user has chosen.
+// Connection is an API server and the namespace that the user has chosen.
 type Connection struct {
 	*cluster.Cluster
 	Config    *rest.Config
@@ -66,7 +66,7 @@ type output struct {
 	format string
 }
 
-// addFlag adds the flag of the format, and has it checked before anything is read.
+// addFlag adds the flag of the format, which is checked before anything is read.
 func (o *output) addFlag(c *cobra.Command) {
 	c.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	c.Flags().StringVarP(&o.format, "output", "o", "", "json, yaml or wide; default: a table")
@@ -79,10 +79,10 @@ func (o *output) check() error {
 	return nil
 }
 
-// forPrograms means that Out gets one value, and sentences go to ErrOut.
+// forPrograms reports whether Out gets one value, while sentences go to ErrOut.
 func (o *output) forPrograms() bool { return o.format == "json" || o.format == "yaml" }
 
-// say prints sentences beside what a command prints.
+// say prints sentences beside a command's output.
 func (e Environment) say(notes []string) {
 	for _, note := range notes {
 		_, _ = fmt.Fprintln(e.ErrOut, note)
@@ -99,7 +99,7 @@ type page struct {
 // sheet is what tables are made for.
 type sheet struct {
 	wide bool
-	now  time.Time // zero: ages are left out
+	now  time.Time // if zero, ages are left out
 }
 
 // age is the time since then.
@@ -110,8 +110,8 @@ func (s sheet) age(then time.Time) string {
 	return duration.HumanDuration(max(0, s.now.Sub(then)))
 }
 
-// ofProcess is what package leaderelection adds to the name of a host: random bytes, and in identities
-// that an admission policy checks the UID of the Pod.
+// ofProcess matches what package leaderelection adds to the name of a host: random bytes, and in
+// identities that an admission policy checks also the UID of the Pod.
 var ofProcess = regexp.MustCompile(`(_[0-9a-f]{4})([0-9a-f]{28}|[0-9a-f]{12}_[0-9a-f-]{36})$`)
 
 // holder shortens a holder identity to the host, as people look for it, and four digits, by which
@@ -172,7 +172,7 @@ func (w *watching) addFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&w.interval, "interval", 2*time.Second, "with --watch: how often to read")
 }
 
-// show prints what read returns. With --watch it does so again until ctx ends: on a terminal each
+// show prints what read returns. With --watch it repeats this until ctx ends: on a terminal each
 // time, otherwise when more than ages has changed. The error of read is returned after its page was
 // printed; while watching, it is printed when it changes.
 func (o *output) show(ctx context.Context, w watching, now func() time.Time, read func() (page, error)) error {
@@ -226,7 +226,7 @@ func (o *output) show(ctx context.Context, w watching, now func() time.Time, rea
 	}
 }
 
-// ringFlags say which ring is meant and how it is configured.
+// ringFlags name a ring and its configuration.
 type ringFlags struct {
 	election   string
 	resources  []string
@@ -236,7 +236,7 @@ type ringFlags struct {
 	tokens     int
 }
 
-// addWhere adds the flags that say where the objects of a ring are.
+// addWhere adds the flags for where the objects of a ring are.
 func (f *ringFlags) addWhere(c *cobra.Command) {
 	f.addElection(c)
 	c.Flags().StringSliceVar(&f.resources, "resource", nil,
@@ -256,7 +256,7 @@ func (f *ringFlags) addSelector(c *cobra.Command) {
 		"with --resource: objects with these labels, or all with \"\", are of the ring even without its labels")
 }
 
-// addPlace adds the flags that say where on the ring an object belongs.
+// addPlace adds the flags for where on the ring an object belongs.
 func (f *ringFlags) addPlace(c *cobra.Command) {
 	c.Flags().StringVar(&f.key, "key", "object", "key of the ring's resources: object or namespace")
 	c.Flags().IntVar(&f.tokens, "tokens", ring.DefaultTokens, "TokensPerShard of the ring")
@@ -307,7 +307,7 @@ func (f *ringFlags) query(c Connection, cmd *cobra.Command, name string) (cluste
 	return q, nil
 }
 
-// notesOf are what a reader of a ring's objects has to know.
+// notesOf returns what a reader of a ring's objects has to know.
 func notesOf(r cluster.Read, q cluster.RingQuery) (notes []string) {
 	if len(r.Others) > 0 && len(q.Namespaces) == 0 {
 		notes = append(notes, fmt.Sprintf("Other namespaces also have a ring of this name: %s. Objects of all of them "+

@@ -1,2 +1,2 @@
-// Package command has the commands of the plugin: flags, what they read, and how it is printed.
+// Package command has the commands of the plugin: their flags, what they read and how they print it.
 package command

@@ -61,7 +61,7 @@ func (e Environment) drain() *cobra.Command {
 	return c
 }
 
-// drained says what becomes of the objects of a shard that is drained, or why it must not be.
+// drained returns what becomes of the objects of a shard that is drained, or why it must not be.
 func (e Environment) drained(ctx context.Context, at Connection, q cluster.RingQuery, shard string,
 ) (what string, err error) {
 	var rights cluster.Rights

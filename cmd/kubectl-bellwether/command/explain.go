@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
 )
 
-// explaining is what the command explain is asked for.
+// explaining is what a call of the command explain asks for.
 type explaining struct {
 	ringFlags
 	ring, ringNamespace string
@@ -117,8 +117,8 @@ func (x *explaining) find(ctx context.Context, c *cobra.Command, at Connection, 
 	return q, err
 }
 
-// explain explains an object in a ring. Nil for the object: it may not be read, and only the other
-// rights are found out.
+// explain explains an object in a ring. A nil object may not be read, so that only the other rights
+// are found out.
 func (x *explaining) explain(ctx context.Context, at Connection, q cluster.RingQuery, k view.Kind,
 	object *metav1.PartialObjectMetadata, rights *cluster.Rights,
 ) (view.Explanation, error) {

@@ -48,7 +48,7 @@ func (e Environment) ring() *cobra.Command {
 	return c
 }
 
-// readRing reads a ring. One without a Lease of a shard may have objects: they are orphans.
+// readRing reads a ring. One without a Lease of a shard may have objects, which are orphans.
 func readRing(ctx context.Context, at Connection, q cluster.RingQuery, rights *cluster.Rights) (cluster.Read, error) {
 	r, err := at.Ring(ctx, q, rights)
 	if errors.Is(err, cluster.ErrNoRing) && len(r.Objects) > 0 {

@@ -105,7 +105,7 @@ func requireRights(c *cobra.Command, at Connection, rights []cluster.Right) erro
 	return nil
 }
 
-// warnings prints what a person has to know of, without the time.
+// warnings prints what a person has to know, without the time.
 func warnings(w io.Writer) *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "message", ConsoleSeparator: " "})
 	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(w), zap.WarnLevel))

@@ -11,7 +11,7 @@ import (
 // Colour of a cell.
 type Colour int
 
-// Colours, by what they say.
+// Colours, by their meaning.
 const (
 	Plain Colour = iota
 	Good
@@ -29,7 +29,7 @@ type Cell struct {
 
 // Table has columns with headings.
 type Table struct {
-	// Title is a line above it; empty: none.
+	// Title is a line above it. Optional.
 	Title string
 	// None is printed in place of a table without rows.
 	None    string

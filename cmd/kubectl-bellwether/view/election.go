@@ -21,7 +21,7 @@ type Election struct {
 	State string `json:"state"`
 	// Holder is empty if there is no leader.
 	Holder string `json:"holder,omitempty"`
-	// Address is where the leader says that it can be reached.
+	// Address is where the leader claims to be reachable.
 	Address     string    `json:"address,omitempty"`
 	Transitions int32     `json:"transitions"`
 	Acquired    time.Time `json:"acquired,omitzero"`
@@ -32,14 +32,14 @@ type Election struct {
 // States of an election.
 const (
 	Held     = "Held"     // the leader has renewed the Lease in time
-	Expired  = "Expired"  // it has not
-	Released = "Released" // the last leader has ended its work, and there is none now
-	Vacant   = "Vacant"   // no holder, and no mark of a release: candidates wait
+	Expired  = "Expired"  // the leader has not
+	Released = "Released" // the last leader has ended its work and has no successor
+	Vacant   = "Vacant"   // no holder and no mark of a release, so candidates wait
 	ForLife  = "ForLife"  // held until the leader's Pod has ended
 )
 
-// ElectionOf returns the election of a Lease; ok is false if the Lease is none, or one of another
-// program.
+// ElectionOf returns the election of a Lease; ok is false if the Lease belongs to no election or to
+// one of another program.
 func ElectionOf(l *coordinationv1.Lease, now time.Time) (_ Election, ok bool) {
 	r := lease.RecordOf(l)
 	_, shard := l.Labels[shardlease.RingLabel]

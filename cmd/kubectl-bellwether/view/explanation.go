@@ -9,7 +9,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// Explanation says who may work on an object, why, since when, and what the object waits for.
+// Explanation states who may work on an object, why, since when, and what the object waits for.
 type Explanation struct {
 	Object string `json:"object"`
 	// Root is the object that it follows, if it is a child.
@@ -21,22 +21,21 @@ type Explanation struct {
 	Owner      string `json:"owner,omitempty"`
 	OwnerState string `json:"ownerState,omitempty"`
 	Epoch      int64  `json:"epoch,omitempty"`
-	// Free means that the owner has let go of it.
+	// Free means that the owner has released it.
 	Free bool `json:"free,omitempty"`
 	// Place is the owner on the ring.
 	Place    string `json:"place,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	// Since is when the writer of the record last changed the root: the owner has it since then, or
-	// for longer.
+	// Since is when the writer of the record last changed the root; the owner has had it at least since then.
 	Since time.Time `json:"since,omitzero"`
 	// Step is what a sharder would do now, and Why the reason.
 	Step string `json:"step"`
 	Why  string `json:"why"`
-	// Waits is what the object waits for; empty: nothing.
+	// Waits is what the object waits for.
 	Waits []string `json:"waits"`
 }
 
-// ExplanationOf combines what the sharder's own code says of an object with the states of the
+// ExplanationOf combines what the sharder's own code reports of an object with the states of the
 // shards. root is the object itself, unless it is a child.
 func ExplanationOf(x sharder.Explanation, root Object, r Ring, now time.Time) Explanation {
 	e := Explanation{

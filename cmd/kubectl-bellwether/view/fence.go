@@ -13,9 +13,9 @@ type Fence struct {
 	Node     string `json:"node"`
 	Phase    string `json:"phase"`
 	Incident int64  `json:"incident"`
-	// Released means that the machine was proved to be off, and that its workloads are free.
+	// Released means that the machine was proved to be off and its workloads are free.
 	Released bool `json:"released"`
-	// Hold is the reason for which the fence is blocked, or for which it was given up.
+	// Hold is why the fence is blocked or was given up.
 	Hold    string `json:"hold,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Paused and Stop are an admin's annotations.
@@ -24,11 +24,11 @@ type Fence struct {
 	Created time.Time `json:"created,omitzero"`
 	// Since is the time of the trigger of this incident.
 	Since time.Time `json:"since,omitzero"`
-	// Ended means that the fence continues only if a human or the node itself does something.
+	// Ended means that the fence continues only if a person or the node itself acts.
 	Ended bool `json:"ended"`
 }
 
-// FenceOf returns what a NodeFence says.
+// FenceOf returns the state that a NodeFence records.
 func FenceOf(f *v1alpha1.NodeFence) Fence {
 	v := Fence{
 		Node: f.Node, Phase: string(f.Status.Phase), Incident: f.Status.Incident,
@@ -51,7 +51,7 @@ func FenceOf(f *v1alpha1.NodeFence) Fence {
 	return v
 }
 
-// Wait is what a fence waits for; empty: nothing that a person has to know of.
+// Wait returns what a fence waits for, or "" if a person need not know it.
 func (f Fence) Wait() string {
 	switch {
 	case f.Phase == "New":

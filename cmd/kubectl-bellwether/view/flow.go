@@ -11,12 +11,12 @@ import (
 // requests of its service accounts. If it does not, a program's own requests may end its terms.
 type Flow struct {
 	Namespace string `json:"namespace"`
-	// FlowSchema has the name; empty: no FlowSchema does.
+	// FlowSchema names the FlowSchema that separates them, if any.
 	FlowSchema string `json:"flowSchema"`
 }
 
-// FlowOf returns the flow of a namespace. Programs that contend in it are taken to run in it. A
-// FlowSchema counts if it names leases, for one of the namespace's service accounts or for all.
+// FlowOf returns the flow of a namespace. It assumes that programs that contend in it also run in it.
+// A FlowSchema counts if it names leases, for one of the namespace's service accounts or for all.
 func FlowOf(namespace string, schemas []flowcontrolv1.FlowSchema) Flow {
 	here := func(s flowcontrolv1.Subject) bool { return runsIn(s, namespace) }
 	renewals := func(r flowcontrolv1.ResourcePolicyRule) bool { return renews(r, namespace) }

@@ -11,20 +11,20 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// Object is an object of a ring, and what its labels and its record say.
+// Object is an object of a ring, with the state in its labels and its record.
 type Object struct {
 	Resource  string `json:"resource"` // with its group, such as replicasets.apps
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Shard is the value of its label; empty: none.
+	// Shard is the value of its label, or empty without one.
 	Shard    string `json:"shard,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
-	// Owner is what its record says; nil: it has no valid one.
+	// Owner is the content of its record, or nil without a valid one.
 	Owner *sharder.Ownership `json:"-"`
 	// Controller is the name of the object that controls it, or is its only owner.
 	Controller string `json:"-"`
 	// Written is when the client that has written the record last changed the object; DrainSince is
-	// the same for the drain label. The API server notes that. Zero: it did not.
+	// the same for the drain label. They are zero unless the API server has noted that.
 	Written    time.Time `json:"-"`
 	DrainSince time.Time `json:"-"`
 	// Key determines its place on the ring.
@@ -38,7 +38,7 @@ type Kind struct {
 	Namespaced bool
 }
 
-// ObjectOf returns what an object of a ring says. Nil for key: [api.ObjectKey].
+// ObjectOf returns the state that an object of a ring records. A nil key stands for [api.ObjectKey].
 func ObjectOf(ring string, k Kind, o metav1.Object, key api.KeyFunc) Object {
 	if key == nil {
 		key = api.ObjectKey
@@ -63,8 +63,7 @@ func ObjectOf(ring string, k Kind, o metav1.Object, key api.KeyFunc) Object {
 	return v
 }
 
-// writtenAt is when the API server has last seen a change by the client that owns a label or an
-// annotation.
+// writtenAt is when the API server last noted a change by the client that owns a label or an annotation.
 func writtenAt(o metav1.Object, key string) time.Time {
 	var latest time.Time
 	for _, e := range o.GetManagedFields() {
@@ -76,7 +75,7 @@ func writtenAt(o metav1.Object, key string) time.Time {
 	return latest
 }
 
-// holder is the shard that may work on the object; empty: none.
+// holder is the shard that may work on the object, or empty if no shard may.
 func (o Object) holder() string {
 	switch {
 	case o.Owner == nil:

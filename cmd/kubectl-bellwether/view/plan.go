@@ -14,10 +14,10 @@ import (
 type Plan struct {
 	Before []string `json:"before"`
 	After  []string `json:"after"`
-	// Objects is the number of objects. Children do not count: they go with their roots.
+	// Objects is the number of objects without children, which go with their roots.
 	Objects int `json:"objects"`
-	// Moves are the numbers of objects by the shard that has them and the one that would get them,
-	// sorted. From is empty for objects that no shard has.
+	// Moves are the numbers of objects by the shards that have them and would get them, sorted.
+	// From is empty for objects that no shard has.
 	Moves []sharder.Move `json:"moves"`
 	Stay  int            `json:"stay"`
 	// Displaced is how many objects are not with their owner on the ring now, before any change.
@@ -31,8 +31,8 @@ type Change struct {
 	Tokens int
 }
 
-// Misfits reports whether so many objects are displaced that the ring is likely to be configured in
-// another way than the plan assumes.
+// Misfits reports whether so many objects are displaced that the ring is probably configured
+// differently than the plan assumes.
 func (p Plan) Misfits() bool { return p.Objects >= 4 && 2*p.Displaced > p.Objects }
 
 // PlanOf returns what a change of the ring's members would move.

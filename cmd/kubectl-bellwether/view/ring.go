@@ -11,12 +11,12 @@ import (
 type Ring struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Sharder is the election of the ring's sharder; nil: there is no such Lease.
+	// Sharder is the election of the ring's sharder, or nil without such a Lease.
 	Sharder *Election `json:"sharder,omitempty"`
 	Shards  []Shard   `json:"shards"`
 	// Resources are those in which objects of the ring were found.
 	Resources []Count `json:"resources"`
-	// Drains are the objects that their shards are to let go of, the longest first.
+	// Drains are the objects that their shards have to release, the longest first.
 	Drains []Drain `json:"drains"`
 	// Orphans are the objects that no living shard owns.
 	Orphans []Orphan `json:"orphans"`
@@ -29,10 +29,10 @@ type Count struct {
 	Children int    `json:"children"`
 }
 
-// Drain is an object that its shard is to let go of.
+// Drain is an object that its shard has to release.
 type Drain struct {
 	Object
-	// To is the shard that gets it; empty: the sharder decides when the shard has let go.
+	// To is the shard that gets it, or empty if the sharder decides after the release.
 	To    string    `json:"to,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 }
@@ -115,7 +115,7 @@ func (r Ring) Shard(name string) *Shard {
 	return &r.Shards[i]
 }
 
-// orphaned says why no living shard owns an object; empty: one does.
+// orphaned returns why no living shard owns an object, or "" if one does.
 func (r Ring) orphaned(o Object, child bool) string {
 	switch {
 	case child && o.Shard == "", o.Owner == nil && o.Shard == "":
@@ -143,8 +143,8 @@ func (r Ring) orphaned(o Object, child bool) string {
 	return ""
 }
 
-// Members are the names of the shards among which objects are distributed, sorted: those that are not
-// drained, unless all are, and not idle.
+// Members returns the sorted names of the shards among which objects are distributed: those that
+// are not drained, unless all are, and not idle.
 func (r Ring) Members() []string {
 	names, drained := []string{}, []string{}
 	for _, s := range r.Shards {
@@ -162,12 +162,12 @@ func (r Ring) Members() []string {
 	return names
 }
 
-// MembersBesides are the members but one.
+// MembersBesides returns the members except one.
 func (r Ring) MembersBesides(shard string) []string {
 	return slices.DeleteFunc(r.Members(), func(name string) bool { return name == shard })
 }
 
-// DrainObstacle says why a shard must not be drained; empty: it may.
+// DrainObstacle returns why a shard must not be drained, or "" if it may.
 func (r Ring) DrainObstacle(shard string) string {
 	switch s := r.Shard(shard); {
 	case s == nil:
@@ -190,7 +190,7 @@ type Summary struct {
 	Ready     int    `json:"ready"`
 	// Drained are neither members nor others, unless all are.
 	Drained int `json:"drained,omitempty"`
-	// Idle are not members: nothing in their processes works on objects.
+	// Idle are not members, because nothing in their processes works on objects.
 	Idle   int `json:"idle,omitempty"`
 	Others int `json:"others"` // Leases of shards that have ended, or are malformed
 	// Sharder is the holder of the sharder's election, unless its Lease has expired.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// serviceLabel is on the Leases of instances: they are no elections.
+	// serviceLabel marks the Leases of instances, which are no elections.
 	serviceLabel = "endpoints.bellwether.dev/service"
 
 	// SliceSelector selects the EndpointSlices of package endpoints.

@@ -11,19 +11,19 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
-// Shard is a shard of a ring, as its Lease shows it, and what it has.
+// Shard is a shard of a ring, as its Lease shows it, with its objects.
 type Shard struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // of package shardstate
 	// Problem is why the Lease is Malformed.
 	Problem string `json:"problem,omitempty"`
-	// Leaving means that the shard was asked to stop, and has not released its Lease yet.
+	// Leaving means that the shard was asked to stop but has not released its Lease yet.
 	Leaving bool `json:"leaving,omitempty"`
-	// Drained means that an administrator wants the shard to let go of its objects, and to get none.
+	// Drained means that an administrator has asked the shard to release its objects and get no new ones.
 	Drained bool `json:"drained,omitempty"`
 	// Idle means that nothing in the shard's process works on objects, so it gets none.
 	Idle bool `json:"idle,omitempty"`
-	// Pod has claimed the name of the shard; empty: the name was not claimed.
+	// Pod has claimed the name of the shard, and is empty if the name was not claimed.
 	Pod      string `json:"pod,omitempty"`
 	Epoch    int64  `json:"epoch"`
 	LeaseUID string `json:"leaseUID"`
@@ -69,7 +69,7 @@ func ShardOf(ring string, l *coordinationv1.Lease, now time.Time) (Shard, error)
 // age is the time since then; zero for a time in the future, as when clocks differ.
 func age(then, now time.Time) time.Duration { return max(0, now.Sub(then)) }
 
-// lives reports whether its objects stay with the shard: it works on them, or may come back.
+// lives reports whether its objects stay with the shard, because it works on them or may come back.
 func (s Shard) lives() bool {
 	return s.state == shardstate.Ready || s.state == shardstate.Expired || s.state == shardstate.Away
 }
@@ -77,7 +77,7 @@ func (s Shard) lives() bool {
 // MayWork reports whether a process of the shard may be at work.
 func (s Shard) MayWork() bool { return s.state == shardstate.Ready || s.state == shardstate.Expired }
 
-// Ended reports whether the shard's Lease says that it has ended.
+// Ended reports whether the shard's Lease shows that it has ended.
 func (s Shard) Ended() bool {
 	return s.state == shardstate.Dead || s.state == shardstate.Orphaned || s.state == shardstate.Away
 }

@@ -6,6 +6,6 @@ type Status struct {
 	Rings     []Summary  `json:"rings"`
 	Services  []Service  `json:"services"`
 	Fences    []Fence    `json:"fences"`
-	// Flows are those of the namespaces with elections or rings; empty if FlowSchemas cannot be listed.
+	// Flows are those of the namespaces with elections or rings, empty if FlowSchemas cannot be listed.
 	Flows []Flow `json:"flows,omitempty"`
 }

@@ -14,7 +14,7 @@ const families = 30
 
 func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(families)
 	a := c.start("a")
 	c.requireFamilies("a")
@@ -51,7 +51,7 @@ func TestFamiliesMoveWhenReplicasComeAndGo(t *testing.T) {
 
 func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(2)
 	a := c.start("a", "-work-takes=1s")
 	c.eventually(func() bool { return len(c.said("a", "work begins")) > 0 }, "a does not work")
@@ -76,7 +76,7 @@ func TestTheLeaseIsReleasedWhenTheWorkHasEnded(t *testing.T) {
 
 func TestDeposedLeaderWorksOnAndLeadsAgain(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(2)
 	a := c.start("a")
 	c.requireFamilies("a")
@@ -94,7 +94,7 @@ func TestDeposedLeaderWorksOnAndLeadsAgain(t *testing.T) {
 
 func TestProbesAreAnsweredWhileAReplicaWaitsForItsLease(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	probe := func(replica, path string) int {
 		said := c.said(replica, "answering probes")
 		require.NotEmpty(t, said)

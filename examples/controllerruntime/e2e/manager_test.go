@@ -21,8 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// replica returns a replica in this process, for all ConfigMaps of the crew's namespace.
-func (c *crew) replica() *replica.Replica {
+// replica returns a replica in this process, for all ConfigMaps of the cluster's namespace.
+func (c *cluster) replica() *replica.Replica {
 	c.t.Helper()
 	r, err := replica.New(shared.Admin(), replica.Config{
 		Namespace: c.namespace, Ring: ring, Identity: "a", LeaseDuration: duration,
@@ -36,7 +36,7 @@ func (c *crew) replica() *replica.Replica {
 }
 
 // managerOptions are the options of a manager whose cache is not yet that of a shard.
-func (c *crew) managerOptions() ctrl.Options {
+func (c *cluster) managerOptions() ctrl.Options {
 	return ctrl.Options{
 		Cache:                   cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
 		Metrics:                 server.Options{BindAddress: "0"},
@@ -51,7 +51,7 @@ func (c *crew) managerOptions() ctrl.Options {
 
 func TestTheLeaseIsKeptUntilAWorkerHasReturned(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(1)
 	r, options := c.replica(), c.managerOptions()
 	options.Cache.NewInformer = r.Shard.NewInformer

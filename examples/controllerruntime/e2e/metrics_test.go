@@ -16,7 +16,7 @@ import (
 // A replica that uses every package serves the series that the alerts query, with the right values.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(5)
 	p := c.start("a")
 	require.Eventually(t, func() bool { return len(c.said("a", "answering probes")) > 0 }, patience, poll)

@@ -37,10 +37,10 @@ const (
 	teamDuration = 6 * time.Second
 )
 
-// team is a crew of the operator that paints Widgets. It works in all namespaces, and there is one
+// team is a cluster of the operator that paints Widgets. It works in all namespaces, and there is one
 // definition of Widgets: only one test has a team.
 type team struct {
-	*crew
+	*cluster
 	widgets client.Client
 }
 
@@ -50,7 +50,7 @@ func newTeam(t *testing.T) *team {
 	require.NoError(t, errors.Join(v1.AddToScheme(scheme), appsv1.AddToScheme(scheme)))
 	widgets, err := client.New(shared.Admin(), client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	return &team{newCrew(t), widgets}
+	return &team{newCluster(t), widgets}
 }
 
 // start starts an operator like the Pod of that name, with the rights of rbac.yaml.

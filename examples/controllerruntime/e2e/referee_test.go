@@ -11,7 +11,7 @@ import (
 )
 
 // requireExclusion requires that no two replicas worked on one parent at the same time.
-func (c *crew) requireExclusion() {
+func (c *cluster) requireExclusion() {
 	c.t.Helper()
 	ends := map[string]float64{}
 	c.mu.Lock()

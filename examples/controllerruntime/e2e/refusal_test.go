@@ -38,7 +38,7 @@ func TestUnwiredManagerDoesNoWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrew(t)
+			c := newCluster(t)
 			c.create(1)
 			refused := make(chan error, 100)
 			r := c.replica()

@@ -36,7 +36,7 @@ type chronicle struct {
 // candidate is an elected program in this process, with ConfigMaps to work on. It counts its
 // requests, and can be cut off from its Lease.
 type candidate struct {
-	crew    *crew
+	cluster *cluster
 	told    *chronicle
 	elector *leaderelection.Elector
 	cut     atomic.Bool
@@ -89,9 +89,9 @@ func (c *candidate) counted(kind string) int {
 	return c.requests[kind]
 }
 
-func (c *crew) candidate(name string, told *chronicle) *candidate {
+func (c *cluster) candidate(name string, told *chronicle) *candidate {
 	c.t.Helper()
-	n := &candidate{crew: c, told: told, requests: map[string]int{}}
+	n := &candidate{cluster: c, told: told, requests: map[string]int{}}
 	config := shared.Admin()
 	config.Wrap(n.observe)
 	leases, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
@@ -172,8 +172,8 @@ func (c *candidate) first(token, name string) bool {
 // requireTerm waits until all objects have been reconciled in the nth term of the candidate. It
 // returns when the first reconcile was.
 func (c *candidate) requireTerm(nth, objects int) (began time.Time) {
-	c.crew.t.Helper()
-	c.crew.eventually(func() bool {
+	c.cluster.t.Helper()
+	c.cluster.eventually(func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if len(c.terms) != nth || len(c.terms[nth-1].seen) != objects {
@@ -188,23 +188,23 @@ func (c *candidate) requireTerm(nth, objects int) (began time.Time) {
 // requireRenewal waits until the Lease has been renewed. Before that, its process does not take it
 // back before it has expired.
 func (c *candidate) requireRenewal() {
-	c.crew.t.Helper()
+	c.cluster.t.Helper()
 	renewed := func() time.Time {
-		l, err := c.crew.client.CoordinationV1().Leases(c.crew.namespace).Get(c.crew.t.Context(), "widgets",
+		l, err := c.cluster.client.CoordinationV1().Leases(c.cluster.namespace).Get(c.cluster.t.Context(), "widgets",
 			metav1.GetOptions{})
-		require.NoError(c.crew.t, err)
+		require.NoError(c.cluster.t, err)
 		return l.Spec.RenewTime.Time
 	}
 	before := renewed()
-	c.crew.eventually(func() bool { return renewed().After(before) }, "the Lease is not renewed")
+	c.cluster.eventually(func() bool { return renewed().After(before) }, "the Lease is not renewed")
 }
 
 func (c *candidate) requireAlive() {
-	c.crew.t.Helper()
+	c.cluster.t.Helper()
 	response, err := http.Get("http://" + c.probes + "/healthz")
-	require.NoError(c.crew.t, err)
-	require.NoError(c.crew.t, response.Body.Close())
-	require.Equal(c.crew.t, http.StatusOK, response.StatusCode)
+	require.NoError(c.cluster.t, err)
+	require.NoError(c.cluster.t, response.Body.Close())
+	require.Equal(c.cluster.t, http.StatusOK, response.StatusCode)
 }
 
 // One process leads three times with the caches that it filled once, and is succeeded by one whose
@@ -212,7 +212,7 @@ func (c *candidate) requireAlive() {
 func TestManagersOfEachTermOnWarmCaches(t *testing.T) {
 	t.Parallel()
 	const objects = 20
-	c := newCrew(t)
+	c := newCluster(t)
 	c.create(objects)
 	told := &chronicle{written: map[string]string{}}
 	a := c.candidate("a", told)

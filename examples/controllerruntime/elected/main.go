@@ -1,6 +1,6 @@
 // Command elected is an operator made with controller-runtime. One copy of it works, and the others
 // keep their caches warm. If its Lease cannot be renewed, the one that works ends its controllers
-// and stays, with its caches. docs/embedding.md explains it.
+// but keeps its caches and stays. docs/embedding.md explains it.
 package main
 
 import (
@@ -64,7 +64,7 @@ func run(
 	}.Run(ctx, elector.Run, setUp)
 }
 
-// setUp is called in each term, with a new manager.
+// setUp is called in each term with a new manager.
 func setUp(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(&widgets{mgr.GetClient()})
 }

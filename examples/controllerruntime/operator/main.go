@@ -1,5 +1,5 @@
-// Command operator is a minimal sharded operator made with controller-runtime. It paints Widgets, a
-// custom resource of its own, and gives each a Deployment. docs/embedding.md explains it line by line.
+// Command operator is a minimal sharded operator made with controller-runtime. It paints Widgets,
+// its own custom resource, and gives each a Deployment. docs/embedding.md explains it line by line.
 // The example in the parent directory also has a controller that only one of the copies runs.
 //
 // It exits with 75 when it loses its shard lease. On SIGTERM or Ctrl-C it ends its work and exits

@@ -16,19 +16,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// image is what Pods that show a Widget run, which is nothing.
+// image is what Pods that show a Widget run. It does nothing.
 const image = "registry.k8s.io/pause:3.10"
 
-// painter is a reconciler like any other. It gives a Widget a Deployment and its colour, and says who
-// did.
+// painter is a reconciler like any other. It gives a Widget a Deployment and its colour, and records who did.
 type painter struct {
 	client client.Client
 	shard  *shard.Shard
 	worker string
 }
 
-// Reconcile writes with ctx, which ends when another process may be at work. The version of what it
-// has read is in the request, so that it overwrites nothing that it has not seen.
+// Reconcile writes with ctx, which ends when another process may be at work. Its requests contain
+// the version that it has read, so that it overwrites nothing that it has not seen.
 func (p *painter) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, error) {
 	var w v1.Widget
 	if err := p.client.Get(ctx, q.NamespacedName, &w); err != nil {
@@ -45,8 +44,8 @@ func (p *painter) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, e
 	return ctrl.Result{}, p.client.Status().Update(ctx, &w)
 }
 
-// show has the Pods of a Widget carry its labels, but not those of the ring: they change when the Widget
-// moves to another shard, and all Pods would be replaced. The stamp comes last, because it is a label.
+// show gives the Pods of a Widget its labels, but not those of the ring, which change when the Widget moves
+// to another shard, so that all Pods would be replaced. The stamp comes last, because it is a label.
 func (p *painter) show(w *v1.Widget, d *appsv1.Deployment) error {
 	own := map[string]string{"example.bellwether.dev/widget": string(w.UID)}
 	d.Labels = api.WithoutMarks(w.Labels)

@@ -13,8 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// serve answers the kubelet's probes and serves the metrics until stop is called. A manager does so
-// only while it runs, and it runs only while this process holds its lease.
+// serve answers the kubelet's probes and serves the metrics until stop is called, whereas a manager
+// does so only while this process holds its lease.
 func serve(address string, r *replica.Replica, log *zap.Logger) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", healthz.CheckHandler{Checker: r.Alive})

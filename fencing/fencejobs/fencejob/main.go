@@ -1,6 +1,6 @@
-// Command fencejob is what the pods of package fencejobs run: it has one fence agent do what the
-// file /run/fencejob/request says, and writes the answer to /dev/termination-log. It does nothing
-// on the node that it is about, nor when its time is over.
+// Command fencejob runs in the pods of package fencejobs. It executes the request in the file
+// /run/fencejob/request with one fence agent, and writes the answer to /dev/termination-log. It
+// does nothing on the node that the request is about, or when its time is over.
 package main
 
 import (

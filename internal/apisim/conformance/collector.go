@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// collectorPatience is how long a real collector may take: its controller manager may still be
-	// starting.
+	// collectorPatience is how long a real collector may take, because its controller manager may
+	// still be starting.
 	collectorPatience = time.Minute
 	collectorPoll     = 20 * time.Millisecond
 )
@@ -26,7 +26,7 @@ var (
 	orphan     = metav1.DeletePropagationOrphan
 )
 
-// collected returns when the collector has brought it about.
+// collected returns when brought reports that the collector has done its work.
 func (c *Clients) collected(t *testing.T, brought func() bool) {
 	t.Helper()
 	if c.Collect != nil {
@@ -46,7 +46,7 @@ func (c *Clients) goes(t *testing.T, suffixes ...string) {
 	}
 }
 
-// stays returns when the collector has had its chance: it has seen to what became garbage later.
+// stays returns when the collector has collected what became garbage later, and so has had its chance.
 func (c *Clients) stays(t *testing.T, suffixes ...string) {
 	t.Helper()
 	marker := newConfigMap(t, "", nil)
@@ -68,8 +68,8 @@ func (c *Clients) exists(t *testing.T, suffix string) bool {
 	return err == nil
 }
 
-// gone refers to an owner that never was. Each has a UID of its own: a collector remembers whom it
-// has missed.
+// gone refers to an owner that never existed. Each has its own UID, because a collector remembers
+// whom it has missed.
 func gone(apiVersion, kind string) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "gone", UID: uuid.NewUUID()}
 }
@@ -126,7 +126,7 @@ func (c *Clients) deletes(t *testing.T, object *corev1.ConfigMap) {
 	c.collected(t, func() bool { return c.get(t, object.Name).DeletionTimestamp != nil })
 }
 
-// CollectorCases returns the table of what the garbage collector does.
+// CollectorCases returns the table of the garbage collector's behaviour.
 func CollectorCases() []Case {
 	return []Case{
 		{"collect: what has lost its owner goes, nothing else", func(t *testing.T, c *Clients) {

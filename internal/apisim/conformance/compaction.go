@@ -11,7 +11,7 @@ import (
 )
 
 // past creates five ConfigMaps and returns the first page of their list. Then it changes, deletes
-// and creates some, and has all of this forgotten.
+// and creates some, and makes the server forget all of this.
 func (c *Clients) past(t *testing.T) *corev1.ConfigMapList {
 	t.Helper()
 	c.five(t)
@@ -25,7 +25,7 @@ func (c *Clients) past(t *testing.T) *corev1.ConfigMapList {
 	return first
 }
 
-// CompactionCases returns the table of what a server does that has forgotten.
+// CompactionCases returns the table of the behaviour of a server that has forgotten.
 func CompactionCases() []Case {
 	return []Case{
 		{"compact: the next page is refused, with a token to go on as things are now", func(t *testing.T, c *Clients) {

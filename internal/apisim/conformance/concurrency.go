@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// writers is how many write at the same time. A server gives up on patches that it cannot apply
-// after a few attempts, so there must not be many more.
+// writers is how many write at the same time. There must not be many more, because a server gives
+// up on patches that it cannot apply after a few attempts.
 const writers = 5
 
 // race calls all writers at the same time and returns their errors.

@@ -67,8 +67,8 @@ func finalizerCases() []Case {
 			c.gone(t, object.Name)
 			deleted := events.next("DELETED").Event.Object.(*corev1.ConfigMap)
 			newer(t, deleted.ResourceVersion, object.ResourceVersion)
-			// The event has the state that was stored last: the write that removed the finalizer
-			// never was.
+			// The event has the state that was stored last, because the write that removed the
+			// finalizer is never stored.
 			assert.Equal(t, []string{"example.com/one"}, deleted.Finalizers)
 			assert.Equal(t, "value", deleted.Data["key"])
 		}},

@@ -24,11 +24,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long a case waits for an event: only one that never comes takes so long. In a
+// patience is how long a case waits for an event. Only one that never comes takes so long, and in a
 // bubble it takes no time.
 const patience = time.Minute
 
-// caseLabel tells the objects of one case from those of others in the same namespace.
+// caseLabel distinguishes the objects of one case from those of others in the same namespace.
 const caseLabel = "conformance.bellwether.dev/case"
 
 var (
@@ -140,7 +140,7 @@ func (c *Clients) remove(t *testing.T, name string) {
 	require.NoError(t, c.configMaps().Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// gone asserts that there is no such ConfigMap.
+// gone asserts that no such ConfigMap exists.
 func (c *Clients) gone(t *testing.T, name string) {
 	t.Helper()
 	_, err := c.configMaps().Get(t.Context(), name, metav1.GetOptions{})
@@ -158,7 +158,7 @@ func (c *Clients) now(t *testing.T) string {
 	return list.ResourceVersion
 }
 
-// otherNamespace creates a namespace that the case has for itself.
+// otherNamespace creates a separate namespace for the case.
 func (c *Clients) otherNamespace(t *testing.T) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "conformance-"}}
@@ -220,7 +220,7 @@ type event struct {
 	metav1.Object
 }
 
-// raw returns the next event, except bookmarks that mark nothing: those come when the server likes.
+// raw returns the next event, except bookmarks that mark nothing, which come whenever the server likes.
 func (s *stream) raw() watch.Event {
 	s.t.Helper()
 	for deadline := time.After(patience); ; {
@@ -271,8 +271,7 @@ func (s *stream) ends() {
 	}
 }
 
-// cut asserts that a stream ends that the client has given up. client-go may report the cut as an
-// error first.
+// cut asserts that a stream that the client has given up ends. client-go may report the cut as an error first.
 func (s *stream) cut() {
 	s.t.Helper()
 	deadline := time.After(patience)
@@ -289,7 +288,7 @@ func (s *stream) cut() {
 	}
 }
 
-// suffix is what tells an object from others of its case.
+// suffix distinguishes an object from others of its case.
 func suffix(t *testing.T, object metav1.Object) string {
 	return strings.TrimPrefix(object.GetName(), unique(t))
 }

@@ -62,7 +62,7 @@ func patchCases() []Case {
 			refused(t, err, 422, metav1.StatusReasonInvalid)
 		}},
 		{"patch: a JSON replace of a missing key adds it", func(t *testing.T, c *Clients) {
-			// RFC 6902 wants this refused.
+			// RFC 6902 requires a refusal.
 			created := c.createConfigMap(t, "", nil)
 			patched, err := c.patch(t, created.Name, types.JSONPatchType,
 				`[{"op":"replace","path":"/data/missing","value":"1"}]`)

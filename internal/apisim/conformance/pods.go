@@ -12,11 +12,11 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// grace is that of the Pods below, in seconds: more than a case takes. A server without defaults
-// would give them none.
+// grace is that of the Pods below, in seconds, and is more than a case takes. A server without
+// defaults would give them no grace period.
 const grace = 300
 
-// somewhere is a node that is not there: no kubelet does anything with its Pods.
+// somewhere is a missing node, so that no kubelet handles its Pods.
 const somewhere = "conformance-nowhere"
 
 func newPod(t *testing.T, suffix string, finalizers ...string) *corev1.Pod {
@@ -58,7 +58,7 @@ func (c *Clients) endPod(t *testing.T, pod *corev1.Pod, seconds ...int64) {
 	require.NoError(t, c.pods().Delete(t.Context(), pod.Name, options))
 }
 
-// podGone asserts that there is no such Pod.
+// podGone asserts that no such Pod exists.
 func (c *Clients) podGone(t *testing.T, name string) {
 	t.Helper()
 	_, err := c.pods().Get(t.Context(), name, metav1.GetOptions{})
@@ -72,7 +72,7 @@ func (c *Clients) unfinalize(t *testing.T, pod *corev1.Pod) {
 	require.NoError(t, err)
 }
 
-// requireEnding asserts that a Pod is to end so many seconds after its deletion began.
+// requireEnding asserts that a Pod has to end so many seconds after its deletion began.
 func requireEnding(t *testing.T, pod *corev1.Pod, seconds int64) {
 	t.Helper()
 	require.NotNil(t, pod.DeletionTimestamp)
@@ -82,8 +82,8 @@ func requireEnding(t *testing.T, pod *corev1.Pod, seconds int64) {
 	assert.WithinDuration(t, pod.CreationTimestamp.Time, begun, grace/2*time.Second)
 }
 
-// podCases are about the end of Pods: the kubelet gets time to end the containers, and says when
-// they have.
+// podCases are about the end of Pods, for which the kubelet gets time to end the containers, and
+// reports when they have ended.
 func podCases() []Case {
 	return []Case{
 		{"end: a deletion gives a Pod on a node its grace period", func(t *testing.T, c *Clients) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// reviewCases are about what a server knows of those who ask.
+// reviewCases are about what a server reports to clients about themselves.
 func reviewCases() []Case {
 	return []Case{
 		{"review: a client learns who it is", func(t *testing.T, c *Clients) {

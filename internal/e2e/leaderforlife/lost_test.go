@@ -21,7 +21,7 @@ import (
 // not parallel: it measures milliseconds.
 func TestLostNode(t *testing.T) {
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		require.NoError(t, shared.Grant(t.Context(), "system:serviceaccount:"+c.namespace+":default", "",
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "watch"}}))
 		a := c.candidate(c.pod("a", lostNode))
@@ -58,7 +58,7 @@ func TestLostNode(t *testing.T) {
 
 // setFinalizers keeps a Pod, or lets it go. Every 20 s the Pod garbage collector deletes by force
 // what is to end on a node with the taint below: that would be a proof for all candidates.
-func (c *crew) setFinalizers(pod, list string) {
+func (c *cluster) setFinalizers(pod, list string) {
 	c.t.Helper()
 	_, err := c.client.CoreV1().Pods(c.namespace).Patch(c.t.Context(), pod, types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
@@ -71,7 +71,7 @@ var outOfService = corev1.Taint{
 }
 
 // editTaints changes the taints of the node that is lost, as the node controller does too.
-func (c *crew) editTaints(edit func([]corev1.Taint) []corev1.Taint) {
+func (c *cluster) editTaints(edit func([]corev1.Taint) []corev1.Taint) {
 	c.t.Helper()
 	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), lostNode, metav1.GetOptions{})

@@ -23,7 +23,7 @@ func TestManifests(t *testing.T) {
 	require.NoError(t, shared.Apply(t.Context(), filepath.Join(example, "deployment.yaml")))
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	c := &crew{t: t, client: client, namespace: "default"}
+	c := &cluster{t: t, client: client, namespace: "default"}
 	pods := func(before ...corev1.Pod) []corev1.Pod {
 		t.Helper()
 		var list *corev1.PodList

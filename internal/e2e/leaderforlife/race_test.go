@@ -26,7 +26,7 @@ func TestRacingCandidates(t *testing.T) {
 		successions = 100
 	}
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		var all []*candidate
 		join := func(n int) { all = append(all, c.candidate(c.pod(fmt.Sprint("p", n), handNode))) }
 		for n := range candidates {

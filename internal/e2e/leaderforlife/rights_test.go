@@ -19,7 +19,7 @@ import (
 func TestMissingRightsAreSaidTogether(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		pod := c.pod("a", handNode)
 		user := "candidate-of-" + c.namespace
 		require.NoError(t, shared.Grant(t.Context(), user, c.namespace,

@@ -17,7 +17,7 @@ import (
 // TestDeletedLeaderIsSucceeded is not parallel: it measures milliseconds.
 func TestDeletedLeaderIsSucceeded(t *testing.T) {
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		a := c.candidate(c.pod("a", goodNode))
 		c.requireLead(a)
 		assert.Equal(t, a.pod.UID, c.lock().OwnerReferences[0].UID)
@@ -37,7 +37,7 @@ func TestDeletedLeaderIsSucceeded(t *testing.T) {
 
 // requireIdle requires that a waiting candidate sends no requests before the end of the leader's
 // Pod.
-func (c *crew) requireIdle(p *candidate, leading *candidate) {
+func (c *cluster) requireIdle(p *candidate, leading *candidate) {
 	c.t.Helper()
 	var watching time.Time
 	require.Eventually(c.t, func() bool {
@@ -76,7 +76,7 @@ func (c *crew) requireIdle(p *candidate, leading *candidate) {
 }
 
 // requests are those of all candidates.
-func (c *crew) requests() (sent []e2e.AuditEvent) {
+func (c *cluster) requests() (sent []e2e.AuditEvent) {
 	events, err := shared.Audit()
 	require.NoError(c.t, err)
 	for _, e := range events {
@@ -93,24 +93,24 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 	foreground := metav1.DeletePropagationForeground
 	options := metav1.DeleteOptions{PropagationPolicy: &foreground}
 	for kind, c := range map[string]struct {
-		create func(c *crew)
-		delete func(c *crew) error
+		create func(c *cluster)
+		delete func(c *cluster) error
 	}{
 		"Pod": {
-			create: func(c *crew) { c.pod("lead", handNode) },
-			delete: func(c *crew) error {
+			create: func(c *cluster) { c.pod("lead", handNode) },
+			delete: func(c *cluster) error {
 				return c.client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), "lead", options)
 			},
 		},
 		"ReplicaSet": {
-			create: func(c *crew) { c.replicaSet() },
-			delete: func(c *crew) error {
+			create: func(c *cluster) { c.replicaSet() },
+			delete: func(c *cluster) error {
 				return c.client.AppsV1().ReplicaSets(c.namespace).Delete(c.t.Context(), "lead", options)
 			},
 		},
 		"Deployment": {
-			create: func(c *crew) { c.deployment() },
-			delete: func(c *crew) error {
+			create: func(c *cluster) { c.deployment() },
+			delete: func(c *cluster) error {
 				return c.client.AppsV1().Deployments(c.namespace).Delete(c.t.Context(), "lead", options)
 			},
 		},
@@ -118,32 +118,32 @@ func TestForegroundDeletionDoesNotMakeTwoLeaders(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				crew := newCrew(t)
-				c.create(crew)
-				first := crew.candidate(crew.report(crew.find("lead"), running))
-				crew.requireLead(first)
-				standby := crew.candidate(crew.pod("standby", handNode))
-				crew.requireWaiting(standby, "its Pod runs")
+				cluster := newCluster(t)
+				c.create(cluster)
+				first := cluster.candidate(cluster.report(cluster.find("lead"), running))
+				cluster.requireLead(first)
+				standby := cluster.candidate(cluster.pod("standby", handNode))
+				cluster.requireWaiting(standby, "its Pod runs")
 
 				// The collector is done with a Pod that nothing blocks, and may then find that the
 				// lock still has an owner.
-				unblock := crew.block(first.pod)
+				unblock := cluster.block(first.pod)
 				start := time.Now()
-				require.NoError(t, c.delete(crew))
-				require.Eventually(t, func() bool { return crew.lock() == nil }, patience, poll, "the lock stays")
+				require.NoError(t, c.delete(cluster))
+				require.Eventually(t, func() bool { return cluster.lock() == nil }, patience, poll, "the lock stays")
 				unblock()
 				t.Logf("the lock was gone %v after the deletion", time.Since(start))
-				assert.Equal(t, corev1.PodRunning, crew.get(first.pod.Name).Status.Phase)
-				newcomer := crew.candidate(crew.pod("newcomer", handNode))
+				assert.Equal(t, corev1.PodRunning, cluster.get(first.pod.Name).Status.Phase)
+				newcomer := cluster.candidate(cluster.pod("newcomer", handNode))
 				for _, p := range []*candidate{standby, newcomer} {
-					crew.requireWaiting(p, first.pod.Name, "its Pod is terminating, with grace until")
+					cluster.requireWaiting(p, first.pod.Name, "its Pod is terminating, with grace until")
 				}
-				assert.Nil(t, crew.lock())
+				assert.Nil(t, cluster.lock())
 
-				crew.finish(first.pod)
-				gone := crew.requireDeleted(first.pod)
-				crew.requireLead(standby, newcomer)
-				assert.Greater(t, version(t, crew.lock().ResourceVersion), gone.version,
+				cluster.finish(first.pod)
+				gone := cluster.requireDeleted(first.pod)
+				cluster.requireLead(standby, newcomer)
+				assert.Greater(t, version(t, cluster.lock().ResourceVersion), gone.version,
 					"the next lock is younger than the Pod is gone")
 			})
 		})
@@ -161,7 +161,7 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e2e.Repeat(t, func(t *testing.T) {
-				c := newCrew(t)
+				c := newCluster(t)
 				a := c.candidate(c.pod("a", handNode))
 				c.requireLead(a)
 				b := c.candidate(c.pod("b", handNode))
@@ -188,7 +188,7 @@ func TestEndedLeaderIsSucceededThoughItsPodIsStillThere(t *testing.T) {
 func TestPodOfTheSameNameDoesNotInherit(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		c.statefulSet()
 		old := c.report(c.find("lead"), running)
 		c.requireLead(c.candidate(old))
@@ -222,7 +222,7 @@ func TestPodOfTheSameNameDoesNotInherit(t *testing.T) {
 func TestRestartedContainerLeadsOn(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		c := newCrew(t)
+		c := newCluster(t)
 		pod := c.pod("a", handNode)
 		d := c.daemon("first", pod)
 		d.requireLine(t, `"working"`)

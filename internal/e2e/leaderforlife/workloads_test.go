@@ -20,7 +20,7 @@ var (
 	template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selected}, Spec: spec(handNode)}
 )
 
-func (c *crew) replicaSet() {
+func (c *cluster) replicaSet() {
 	_, err := c.client.AppsV1().ReplicaSets(c.namespace).Create(c.t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "lead"},
 		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1)), Selector: selector, Template: template},
@@ -28,7 +28,7 @@ func (c *crew) replicaSet() {
 	require.NoError(c.t, err)
 }
 
-func (c *crew) deployment() {
+func (c *cluster) deployment() {
 	_, err := c.client.AppsV1().Deployments(c.namespace).Create(c.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "lead"},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: selector, Template: template},
@@ -36,7 +36,7 @@ func (c *crew) deployment() {
 	require.NoError(c.t, err)
 }
 
-func (c *crew) statefulSet() {
+func (c *cluster) statefulSet() {
 	_, err := c.client.AppsV1().StatefulSets(c.namespace).Create(c.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "lead"},
 		Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To(int32(1)), Selector: selector, Template: template},
@@ -45,7 +45,7 @@ func (c *crew) statefulSet() {
 }
 
 // find waits for the Pod whose name begins so.
-func (c *crew) find(prefix string) *corev1.Pod {
+func (c *cluster) find(prefix string) *corev1.Pod {
 	c.t.Helper()
 	var found *corev1.Pod
 	require.Eventually(c.t, func() bool {
@@ -71,7 +71,7 @@ type daemon struct {
 const program = "github.com/bellwether-k8s/bellwether/examples/leaderforlife"
 
 // daemon starts one in a Pod.
-func (c *crew) daemon(name string, pod *corev1.Pod) *daemon {
+func (c *cluster) daemon(name string, pod *corev1.Pod) *daemon {
 	c.t.Helper()
 	config, err := shared.ServiceAccount(c.t.Context(), c.namespace, pod.Spec.ServiceAccountName, pod)
 	require.NoError(c.t, err)

@@ -28,8 +28,8 @@ const (
 	patience = time.Minute
 )
 
-// crew is several bellwethers that contend for one Lease.
-type crew struct {
+// cluster is several bellwethers that contend for one Lease.
+type cluster struct {
 	t                   *testing.T
 	namespace           string
 	bellwether, program string
@@ -51,14 +51,14 @@ type term struct {
 	terminated []time.Time // when the program, or its child, got SIGTERM
 }
 
-func newCrew(t *testing.T) *crew {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "run-"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	c := &crew{t: t, namespace: namespace.Name, gauge: e2e.NewGauge(t, shared, namespace.Name)}
+	c := &cluster{t: t, namespace: namespace.Name, gauge: e2e.NewGauge(t, shared, namespace.Name)}
 	c.bellwether, err = shared.Program(t.Context(), bellwether)
 	require.NoError(t, err)
 	c.program, err = shared.Program(t.Context(), "./program")
@@ -67,7 +67,7 @@ func newCrew(t *testing.T) *crew {
 }
 
 // start starts a bellwether with these flags. Those after "--" are of the program.
-func (c *crew) start(name string, config *rest.Config, flags ...string) *e2e.Process {
+func (c *cluster) start(name string, config *rest.Config, flags ...string) *e2e.Process {
 	c.t.Helper()
 	of := []string{}
 	if i := slices.Index(flags, "--"); i >= 0 {
@@ -76,7 +76,7 @@ func (c *crew) start(name string, config *rest.Config, flags ...string) *e2e.Pro
 	return c.run(name, config, slices.Concat(flags, []string{"--", c.program, "-name", name}, of)...)
 }
 
-func (c *crew) run(name string, config *rest.Config, arguments ...string) *e2e.Process {
+func (c *cluster) run(name string, config *rest.Config, arguments ...string) *e2e.Process {
 	c.t.Helper()
 	kubeconfig, err := shared.Kubeconfig(config)
 	require.NoError(c.t, err)
@@ -95,7 +95,7 @@ func (c *crew) run(name string, config *rest.Config, arguments ...string) *e2e.P
 	return p
 }
 
-func (c *crew) note(line string) {
+func (c *cluster) note(line string) {
 	now, words := time.Now(), strings.Fields(line)
 	if len(words) == 0 {
 		words = []string{line}
@@ -129,7 +129,7 @@ func (c *crew) note(line string) {
 }
 
 // term waits for the nth term and its first act, and returns it as it is now.
-func (c *crew) term(n int) (found term) {
+func (c *cluster) term(n int) (found term) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
 		c.mu.Lock()
@@ -147,7 +147,7 @@ func (c *crew) term(n int) (found term) {
 // slack returns how much later than planned a program may act for the first time, if it was planned
 // since this time: besides the writes, a program has to be started. The start of the first bellwether
 // and its program shows how long that takes here.
-func (c *crew) slack(since time.Time) time.Duration {
+func (c *cluster) slack(since time.Time) time.Duration {
 	c.t.Helper()
 	return c.gauge.Slack(since) + 2*c.term(1).first().Sub(c.started)
 }
@@ -156,7 +156,7 @@ func (t term) first() time.Time { return t.acts[0] }
 func (t term) last() time.Time  { return t.acts[len(t.acts)-1] }
 
 // exit waits for the end of a process, and returns its exit code.
-func (c *crew) exit(p *e2e.Process) int {
+func (c *cluster) exit(p *e2e.Process) int {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -167,7 +167,7 @@ func (c *crew) exit(p *e2e.Process) int {
 
 func TestProgramsTakeTurns(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	a := c.start("a", shared.Admin())
 	first := c.term(1)
 	c.start("b", shared.Admin())
@@ -204,7 +204,7 @@ func TestNothingSurvivesTheTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newCrew(t)
+			m := newCluster(t)
 			a := m.start("a", shared.Admin(), c.flags...)
 			m.term(1)
 			m.start("b", shared.Admin())
@@ -231,7 +231,7 @@ func TestProgramDiesWithBellwether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newCrew(t)
+			m := newCluster(t)
 			a := m.start("a", shared.Admin())
 			m.term(1)
 			m.start("b", shared.Admin())
@@ -254,7 +254,7 @@ func TestStoppedBellwether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrew(t)
+			c := newCluster(t)
 			a := c.start("a", shared.Admin(), flags...)
 			c.term(1)
 			c.start("b", shared.Admin())
@@ -275,7 +275,7 @@ func TestProgramEndsBeforeTheLeaseExpires(t *testing.T) {
 	for _, flag := range []string{"-stubborn=false", "-stubborn"} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
-			c := newCrew(t)
+			c := newCluster(t)
 			network, err := shared.Proxy()
 			require.NoError(t, err)
 			a := c.start("a", network.Config(shared.Admin()), "--", flag)
@@ -296,7 +296,7 @@ func TestProgramEndsBeforeTheLeaseExpires(t *testing.T) {
 
 func TestHealthCommandFails(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	ill := filepath.Join(t.TempDir(), "ill")
 	a := c.start("a", shared.Admin(), "--health-command", "test ! -e '"+ill+"'")
 	c.term(1)
@@ -323,7 +323,7 @@ func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newCrew(t)
+			m := newCluster(t)
 			pipe := filepath.Join(t.TempDir(), "pipe")
 			require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 			bellwether := m.bellwether
@@ -346,7 +346,7 @@ func TestAFullStandardErrorHoldsNothingUp(t *testing.T) {
 // A candidate has no program that a signal could be for. The program of its term does not get it.
 func TestSignalsToACandidateAreNotForItsProgram(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	a := c.start("a", shared.Admin())
 	c.term(1)
 	user := c.namespace + "-b"
@@ -368,7 +368,7 @@ func TestSignalsToACandidateAreNotForItsProgram(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("not a program"), 0o600))
 	for name, of := range map[string]struct {

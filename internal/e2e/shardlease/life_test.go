@@ -16,7 +16,7 @@ import (
 
 func TestLifeOfAShard(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	both := []*sharder{c.sharder(0), c.sharder(0)}
 	sharder, other := both[0], both[1]
 
@@ -85,7 +85,7 @@ func TestLifeOfAShard(t *testing.T) {
 // TestRestartedContainerKeepsItsEpoch would time out if the lease had to expire first.
 func TestRestartedContainerKeepsItsEpoch(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	args := []string{"-incarnation", "pod-1", "-lease-duration", "1h"}
 	shard := c.start("a", args...)
 	first := c.requireTerm(1)
@@ -105,7 +105,7 @@ func TestRestartedContainerKeepsItsEpoch(t *testing.T) {
 
 func TestSecondProcessOfOneIdentityWaits(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	shard := c.start("a", "-incarnation", "pod-1")
 	c.requireTerm(1)
 	second := c.start("b", "-incarnation", "pod-2")
@@ -121,7 +121,7 @@ func TestSecondProcessOfOneIdentityWaits(t *testing.T) {
 
 func TestDeletedLeaseEndsItsShard(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	sharder := c.sharder(0)
 	shard := c.start("a")
 	first := c.requireTerm(1)
@@ -151,7 +151,7 @@ func TestDeletedLeaseEndsItsShard(t *testing.T) {
 
 func TestLeaseOfADeadShardIsCollectedUnlessItReturns(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	sharder := c.sharder(5 * time.Second) // long enough to be seen dead
 	shard := c.start("a")
 	c.requireTerm(1)
@@ -179,7 +179,7 @@ func TestWhatIsWrongIsSaidAtStart(t *testing.T) {
 	t.Parallel()
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()
-		c := newCrew(t)
+		c := newCluster(t)
 		shard := c.startAs("a")
 		c.requireExit(shard, 1)
 		c.requireLog(shard, `shardlease: not allowed to get Lease `+c.namespace+`/a: grant the verb "get" on `+
@@ -187,7 +187,7 @@ func TestWhatIsWrongIsSaidAtStart(t *testing.T) {
 	})
 	t.Run("throttled client", func(t *testing.T) {
 		t.Parallel()
-		c := newCrew(t)
+		c := newCluster(t)
 		shard := c.start("a", "-qps", "0.1")
 		c.requireExit(shard, 1)
 		c.requireLog(shard, "shardlease: client: must be allowed at least two requests in each renew interval of 1s "+
@@ -195,14 +195,14 @@ func TestWhatIsWrongIsSaidAtStart(t *testing.T) {
 	})
 	t.Run("client with client-go's limit", func(t *testing.T) {
 		t.Parallel()
-		c := newCrew(t)
+		c := newCluster(t)
 		shard := c.start("a", "-qps", "5")
 		c.requireTerm(1)
 		c.requireLog(shard, "has a rate limit")
 	})
 	t.Run("another ring", func(t *testing.T) {
 		t.Parallel()
-		c := newCrew(t)
+		c := newCluster(t)
 		shard := c.start("a")
 		c.requireTerm(1)
 		require.NoError(t, shard.Terminate())

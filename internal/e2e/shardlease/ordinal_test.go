@@ -22,7 +22,7 @@ import (
 func TestPodsClaimNames(t *testing.T) {
 	t.Parallel()
 	const pods = 5
-	c := newCrew(t)
+	c := newCluster(t)
 	user := c.namespace + "-claims"
 	require.NoError(t, shared.Grant(t.Context(), user, c.namespace, rbacv1.PolicyRule{
 		APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
@@ -75,7 +75,7 @@ func TestPodsClaimNames(t *testing.T) {
 // were configured to be the same.
 func TestProcessesOfOneIdentityThatStartAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	var starts sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		starts.Go(func() { c.start(name) })

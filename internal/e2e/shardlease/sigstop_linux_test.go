@@ -12,7 +12,7 @@ import (
 
 func TestStoppedShardIsDeadBeforeItsLeaseHasExpired(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	shard := c.start("a", "-kernel-deadline")
 	c.requireTerm(1)
 	c.start("b", "-after", strconv.Itoa(shard.Pid())) // looks whether the shard is dead

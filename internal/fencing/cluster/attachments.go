@@ -20,7 +20,7 @@ import (
 // many it found. Repeat it until that is 0, when the drivers have detached them.
 //
 // A release does not need it, because Kubernetes detaches by itself. It is for volumes of a node
-// that is not released. Then the proof must be that the machine can no longer write to them.
+// that is not released, and the proof must be that the machine can no longer write to them.
 func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage) (left int, err error) {
 	if prove == nil {
 		return 0, errNoProof

@@ -15,7 +15,7 @@ import (
 const AnnotationCordoned = v1alpha1.Group + "/cordoned"
 
 // Cordon sets spec.unschedulable, as `kubectl cordon` does, and reports whether the cordon is ours.
-// If the node was cordoned already, it is not: nothing is written, and Uncordon will leave it.
+// If the node was already cordoned, it is not; then nothing is written, and Uncordon will leave it.
 //
 // A cordon cannot have two owners. If an admin also cordons the node, nothing changes, and Uncordon
 // removes both. MarkUnschedulable does not have this limit.

@@ -1,4 +1,4 @@
-// Package cluster changes the objects of the cluster for the fence of a node: it keeps pods away
+// Package cluster changes the objects of the cluster for the fence of a node. It keeps pods away
 // from the node, releases the pods on it, and detaches their volumes, so that they start elsewhere.
 //
 //	node, err := cluster.New(client, cluster.Config{Name: "worker-7", UID: uid, Incident: 1})
@@ -10,7 +10,7 @@
 //		...
 //	}
 //
-// The package does not know whether the machine is off. The caller passes a [Proof], which is
+// The package cannot tell whether the machine is off, so the caller passes a [Proof], which is
 // called before each request that removes something from the node.
 //
 // # The release
@@ -44,23 +44,23 @@
 //   - A foreign out-of-service taint stays.
 //   - A request that needs proof starts within a second after its proof, or not at all. Neither the
 //     rate limit of the client nor a server that asks to retry later delays it. The second is
-//     measured by the clock of this process. It does not cover a process that is stopped between
+//     measured by the clock of this process, and does not cover a process that is stopped between
 //     reading the clock and the first byte.
-//   - Calls wait for answers only, at most 10 s for each, and at most a second for others who keep
+//   - Calls wait only for answers, at most 10 s for each, and at most a second for others who keep
 //     changing the node.
 //
 // # Not guaranteed
 //
 //   - The controllers of Kubernetes that evict pods from a tainted node delete them by name,
 //     without a precondition, and may take seconds for a full node. Such a deletion after the
-//     release of a pod hits its successor on another node, which ends and is replaced. Therefore
-//     the out-of-service taint comes after the pods are gone: on a node with 41 such pods, 25 to 41
-//     successors were deleted with the taint first, and none with the taint last. For the same
-//     reason, release a node well before or well after its pods' tolerations of
+//     release of a pod hits its successor on another node, which ends and is replaced. The
+//     out-of-service taint therefore comes after the pods are gone: on a node with 41 such pods, 25
+//     to 41 successors were deleted with the taint first, but no successor with the taint last. For
+//     the same reason, release a node well before or well after its pods' tolerations of
 //     node.kubernetes.io/unreachable end (5 min).
 //   - Finalizers of others are not removed. Pods with finalizers stay, ended, until the owners
 //     remove them.
-//   - A cordon by an admin after ours cannot be told apart; see [Node.Cordon].
+//   - A cordon by an admin after ours cannot be distinguished; see [Node.Cordon].
 //   - Pods that tolerate all taints and have not started yet stay on the node.
 //
 // # RBAC
@@ -78,11 +78,11 @@
 //	volumeattachments (storage.k8s.io)          delete         only DetachVolumes
 //	persistentvolumeclaims, persistentvolumes   get            only with a Storage
 //
-// Do not use client-go's default rate limit of 5 requests per second: a release sends two requests
-// for each pod. Do not use the client of the elector either.
+// Use neither the client of the elector nor client-go's default rate limit of 5 requests per
+// second, because a release sends two requests for each pod.
 //
 // # Tests
 //
-// Fake clientsets work; see the example. They do not check preconditions, so that only a real API
-// server shows the effects of concurrent changes. Set the UIDs of nodes and pods.
+// Fake clientsets work; see the example. They do not check preconditions, so only a real API server
+// shows the effects of concurrent changes. Set the UIDs of nodes and pods.
 package cluster

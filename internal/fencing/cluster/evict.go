@@ -18,13 +18,13 @@ func (n *Node) Undrained(ctx context.Context) ([]string, error) {
 	return names(pods), err
 }
 
-// Evict does a part of the eviction of the node's pods. It is for a node whose pods may run: they
-// end as in a drain, and disruption budgets apply. It does not wait. Call it again after
-// Progress.After, with the returned Progress, until that is Done. This may never happen: budgets
-// may refuse forever, and on a lost node no pod ends. Options.Budget has no effect.
+// Evict does a part of the eviction of the node's pods. It is for a node whose pods may run, so
+// they end as in a drain, and disruption budgets apply. It does not wait. Call it again after
+// Progress.After, with the returned Progress, until that is Done. This may never happen, because
+// budgets may refuse forever, and on a lost node no pod ends. Options.Budget has no effect.
 //
 // Mirror pods, pods of DaemonSets and pods that have ended stay. Progress.Pods.Refused counts the
-// pods that budgets have refused to evict; that is not an error.
+// pods that budgets have refused to evict, which is not an error.
 func (n *Node) Evict(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof
@@ -70,8 +70,8 @@ func (n *Node) Evict(ctx context.Context, prove Proof, options Options, progress
 	return progress, errors.Join(errs...)
 }
 
-// evict reports whether the eviction was accepted. If the pod has changed, it is not, which is no
-// error: the next call finds it.
+// evict reports whether the eviction was accepted. It is not if the pod has changed, which is no
+// error, because the next call finds it.
 func (n *Node) evict(ctx context.Context, prove Proof, pod *corev1.Pod) (bool, error) {
 	// With the UID alone, the API server waits up to 10 s for a pod of the same name to become
 	// the meant one.

@@ -21,7 +21,7 @@ import (
 
 var (
 	// ErrNodeGone is returned if the node does not exist, or another node has its name. Changes to
-	// undo are then undone: methods that only undo do not return it.
+	// undo are then undone, so methods that only undo do not return it.
 	ErrNodeGone = errors.New("cluster: the node is gone, or another one has its name")
 	// ErrContended is returned if others changed the node at every try. Try again later.
 	ErrContended = errors.New("cluster: others change the node all the time")
@@ -36,7 +36,7 @@ type Config struct {
 	// Incident is the number of the fence's incident, from 1. It is the value of our taints.
 	Incident int64
 	// Seen is a version of the node that the caller has read. A change starts from it, so that its
-	// proof is not older by another request. Nil: each change reads the node.
+	// proof is not older by another request. If nil, each change reads the node.
 	Seen *corev1.Node
 }
 
@@ -54,7 +54,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Node is a node that is fenced in an incident. All its state is in the cluster: a new process
+// Node is a node that is fenced in an incident. All its state is in the cluster, so a new process
 // continues with a new Node. It is safe for concurrent use.
 type Node struct {
 	client kubernetes.Interface
@@ -73,9 +73,9 @@ func New(client kubernetes.Interface, config Config) (*Node, error) {
 	return &Node{client: client, config: config}, nil
 }
 
-// Delete deletes the Node object, for machines that do not come back. Do it only after the release:
-// without the object, nothing shows that the node's workloads may still run. A missing node is not
-// an error. A node that has registered again under the name stays.
+// Delete deletes the Node object, for machines that do not come back. Do it only after the release,
+// because without the object nothing shows that the node's workloads may still run. A missing node
+// is not an error. A node that has registered again under the name stays.
 func (n *Node) Delete(ctx context.Context, prove Proof) error {
 	err := act(ctx, prove, func(ctx context.Context) error {
 		return n.client.CoreV1().
@@ -123,7 +123,7 @@ const (
 	editPause = 5 * time.Millisecond // the first pause; they grow by a half each, with jitter
 )
 
-// edit changes the node by a JSON patch that fails if the node has changed since change saw it;
+// edit changes the node by a JSON patch that fails if the node has changed since change read it;
 // then it reads and changes the node again. Without operations it sends nothing. A nil prove
 // requires no proof. It returns the last node that change has seen.
 func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) []operation) (*corev1.Node, error) {
@@ -167,8 +167,8 @@ func (n *Node) edit(ctx context.Context, prove Proof, change func(*corev1.Node) 
 	return nil, fmt.Errorf("%w: %w", ErrContended, last)
 }
 
-// plan returns the operations of a change, and the version that they are for. They are for the one
-// that was seen if it needs any: if it is old, they fail. That it needs none proves nothing.
+// plan returns the operations of a change, and the version that they are for: seen if that needs
+// any, because they fail if it is old, otherwise a new reading.
 func (n *Node) plan(
 	ctx context.Context,
 	seen *corev1.Node,

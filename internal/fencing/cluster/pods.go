@@ -69,15 +69,16 @@ func isOver(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// isReleased reports whether nothing is left to do for the pod: only finalizers keep it.
+// isReleased reports whether nothing is left to do for the pod, because only finalizers keep it.
 func isReleased(pod *corev1.Pod) bool {
 	forced := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil &&
 		*pod.DeletionGracePeriodSeconds == 0
 	return forced && isOver(pod)
 }
 
-// returns reports whether a deleted pod would come back to this node at once: no kubelet has ever
-// started it, and it tolerates our taint. Such a pod holds nothing, and deleting it would not end.
+// returns reports whether a deleted pod would come back to this node at once, because no kubelet
+// has ever started it and it tolerates our taint. Such a pod holds nothing, and deleting it would
+// not end.
 func returns(pod *corev1.Pod) bool {
 	if begun := pod.Status.StartTime != nil || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != ""; begun {
 		return false
@@ -144,12 +145,12 @@ func (n *Node) wrapPod(what string, pod *corev1.Pod, err error) error {
 // errPodGone means that the pod is gone. Another pod of its name may exist on another node.
 var errPodGone = errors.New("the pod is gone")
 
-// release removes a pod whose machine is off. It reports whether this call has ended it: the
-// controllers of pods delete failed pods too. It records in the pod how far it has come.
+// release removes a pod whose machine is off. It reports whether this call has ended it, because
+// the controllers of pods also delete failed pods. It records its progress in the pod.
 func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended bool, err error) {
 	if ended, err = n.fail(ctx, prove, pod); err == nil {
 		err = act(ctx, prove, func(ctx context.Context) error {
-			// No version: changes by others do not make the pod run.
+			// No version, because changes by others do not make the pod run.
 			return n.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 				GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID},
 			})
@@ -166,7 +167,7 @@ func (n *Node) release(ctx context.Context, prove Proof, pod *corev1.Pod) (ended
 const failTries = 5
 
 // fail sets the pod's phase to Failed with the condition DisruptionTarget, as the control plane
-// does when it deletes a pod without a kubelet: by the condition, Jobs decide whether the failure
+// does when it deletes a pod without a kubelet. By the condition, Jobs decide whether the failure
 // counts. A pod that has ended keeps its phase, and fail returns false.
 func (n *Node) fail(ctx context.Context, prove Proof, pod *corev1.Pod) (failed bool, err error) {
 	for range failTries {

@@ -9,14 +9,15 @@ import (
 )
 
 // Proof returns nil if an effect is still permitted. It is called just before each request that
-// removes something from the node. Its knowledge may be a second old, and no older. After an error
+// removes something from the node. Its knowledge may be at most a second old. After an error
 // nothing more is done, and the error is returned with ErrNotProved.
 //
 // The caller decides what must be proved: for a release, that every feed of the machine reads off
 // and the node is not Ready; for an eviction, that the condition that requires it still holds.
 type Proof func(ctx context.Context) error
 
-// ErrNotProved is matched by the error after a failed Proof. The error of the Proof is wrapped too.
+// ErrNotProved is matched by the error after a failed Proof, which also wraps the error of the
+// Proof.
 var ErrNotProved = errors.New("cluster: not proved")
 
 var (
@@ -56,8 +57,7 @@ func act(ctx context.Context, prove Proof, request func(ctx context.Context) err
 	defer later.Stop()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { stale.Stop() },
-		// The answer has begun. A client that does not return now is going to repeat the request
-		// later.
+		// The answer has begun. A client that does not return now will repeat the request later.
 		GotFirstResponseByte: func() { later.Reset(answerLasts) },
 	})
 	return explain(ctx, request(ctx))

@@ -25,10 +25,12 @@ const (
 // Options of a release or an eviction. The zero value is valid.
 type Options struct {
 	// Storage restricts it to pods that use volumes of a storage from which the node was cut off,
-	// and no other volumes that other nodes could use too. Nil: all pods, if the machine is off.
+	// and no other volumes that other nodes could also use. If nil, all pods are released, for a
+	// machine that is off.
 	Storage *Storage
 	// Budget is called with the number of pods before they are released, and returns how many may
-	// be released now. The others follow in later calls. Nil: all at once. It is not for evictions.
+	// be released now. The others follow in later calls. If nil, all may be released at once. It
+	// does not apply to evictions.
 	Budget func(pods int) int
 	// OnPod is called synchronously for each pod that was released or evicted and counts as
 	// deleted, for example to record Events.
@@ -36,8 +38,7 @@ type Options struct {
 }
 
 // Progress is the progress of a release or an eviction. Start with the zero value and pass the last
-// one on, also after an error. If it is lost in a crash, the release takes longer, and nothing else
-// is done.
+// one on, even after an error. If it is lost in a crash, the release only takes longer.
 type Progress struct {
 	// Pods has the counts. A caller that has stored them before a crash may start with them.
 	Pods v1alpha1.Pods
@@ -45,7 +46,7 @@ type Progress struct {
 	Left []string
 	// Done is set when nothing is left to do.
 	Done bool
-	// After is when to call again if it is not done; 0: at once.
+	// After is when to call again if it is not done. 0 means at once.
 	After time.Duration
 
 	refused map[types.UID]time.Time // when each pod was first refused
@@ -54,24 +55,25 @@ type Progress struct {
 }
 
 // DeletePods does a part of the release of the node's pods. It does not wait. Call it again after
-// Progress.After, with the returned Progress, until that is Done: a consistent list has then shown
+// Progress.After, with the returned Progress, until that is Done, when a consistent list has shown
 // that nothing is left to do for any pod.
 //
-// A call that continues within seconds lists nothing, so that its proof is not older by what a list
-// takes. Otherwise an API server that answers slowly would let no proof be in time. An old list does
-// no harm: pods are deleted by their UIDs.
+// A call that continues within seconds lists nothing, so that a list does not make its proof older.
+// Otherwise no proof would be in time with a slow API server. An old list does no harm, because
+// pods are deleted by their UIDs.
 //
 // The proof must be that the machine has no power or, with a Storage, that it is cut off from it.
 // Each pod is set to Failed with the condition DisruptionTarget, and then deleted at once by its
 // UID: first the pods of StatefulSets, then those with volumes, then the others, those of
 // DaemonSets last. Mirror pods stay, and so do pods that have never started and would come back at
-// once because they tolerate the fence. Pods that only finalizers keep are not waited for: see
+// once because they tolerate the fence. It does not wait for pods that only finalizers keep; see
 // [Node.Left].
 //
 // A pod that the API server refuses to delete, for example because of a webhook, does not stop the
-// others: the errors are returned together, and the deletion is repeated for a minute. Then the
-// release is done without it. Any other error ends the call. If the node is gone when the pods are
-// listed, the error is ErrNodeGone: pods of a new node of this name belong to another machine.
+// others. The errors are returned together, and the deletion is repeated for a minute, after which
+// the release is done without it. Any other error ends the call. If the node is gone when the pods
+// are listed, the error is ErrNodeGone, because pods of a new node of this name belong to another
+// machine.
 func (n *Node) DeletePods(ctx context.Context, prove Proof, options Options, progress Progress) (Progress, error) {
 	if prove == nil {
 		return progress, errNoProof

@@ -24,7 +24,7 @@ type Storage struct {
 	Volumes []labels.Selector
 }
 
-// Validate returns all errors in s; none if it is nil.
+// Validate returns all errors in s, or nil if s is nil.
 func (s *Storage) Validate() error {
 	if s == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
 		)
 }
 
-// volumes finds the pods that use selected volumes. It is for one look at the cluster.
+// volumes finds the pods that use selected volumes, for one look at the cluster.
 type volumes struct {
 	node    *Node
 	storage *Storage
@@ -57,8 +57,8 @@ type volumes struct {
 }
 
 // only reports whether the pod has selected volumes, and no other volumes that other nodes could
-// use too: a pod that still writes elsewhere must not be started twice. Unknown volumes are not
-// selected.
+// also use, because a pod that still writes elsewhere must not be started twice. Unknown volumes
+// are not selected.
 func (v *volumes) only(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	some := false
 	for i := range pod.Spec.Volumes {

@@ -84,7 +84,7 @@ func (n *Node) TaintOutOfService(ctx context.Context, prove Proof) (v1alpha1.Tai
 
 // UntaintOutOfService removes our out-of-service taint, of any incident, and reads the node again
 // to verify that. It returns the remaining owner: None or Foreign. Controllers that watch nodes may
-// not know for a moment yet.
+// notice that only a moment later.
 func (n *Node) UntaintOutOfService(ctx context.Context) (v1alpha1.TaintOwner, error) {
 	_, err := n.edit(ctx, nil, func(node *corev1.Node) []operation {
 		if OutOfService(node) != v1alpha1.TaintOurs {

@@ -14,7 +14,7 @@ import (
 // Settle times.
 const (
 	defaultSettle   = 30 * time.Second
-	fallbackSettle  = 10 * time.Second // at least, for an agent without metadata about it
+	fallbackSettle  = 10 * time.Second // at least, for an agent whose metadata does not set it
 	secretSuffix    = ".secret"
 	methodParameter = "method"
 )
@@ -111,7 +111,7 @@ func (k *knownAgent) names() []string {
 	return slices.Sorted(maps.Keys(k.current))
 }
 
-// flaw returns why a value is not of the parameter's type; empty if it is.
+// flaw returns why a value is not of the parameter's type, or "" if it is.
 func flaw(p agent.ParameterSpec, value string) string {
 	switch p.Type {
 	case agent.TypeBoolean:
@@ -145,7 +145,7 @@ func truth(value string) bool {
 	return slices.Contains([]string{"1", "yes", "on", "true"}, strings.ToLower(value))
 }
 
-// password reports whether a parameter, or a key that may be meant as one, belongs into a Secret.
+// password reports whether a parameter, or a key that may be meant as one, belongs in a Secret.
 // Names of files and programs do not.
 func password(name string) bool {
 	name = normal(name)

@@ -83,7 +83,7 @@ func (s *subject) identify(
 		device.identity = device.Key
 		return true
 	}
-	// Two protocols do not share a port: another agent on it is for the same device.
+	// Two protocols do not share a port, so another agent on it is for the same device.
 	if at.port == "" {
 		at.port = agent.parameters[agent.current["ipport"]].Default
 	}
@@ -91,8 +91,8 @@ func (s *subject) identify(
 	return true
 }
 
-// checkPortAsIP checks agents without plugs. Their parameter plug is another name of the address:
-// they ignore it or use it as the address, whatever port_as_ip is.
+// checkPortAsIP checks agents without plugs. They ignore their parameter plug or use it as the
+// address, whatever port_as_ip is.
 func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, texts map[string]string) bool {
 	portAsIP, plug := agent.current["port_as_ip"], agent.current["plug"]
 	_, hasPlug := values[plug]
@@ -118,7 +118,7 @@ func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, te
 // address.
 type location struct {
 	address, port, plug string
-	within              []string // name=value of what there may be between them
+	within              []string // name=value of parameters between them
 	asksForAddress      bool
 }
 
@@ -132,15 +132,15 @@ func (l location) differs() bool {
 	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
 }
 
-// claimed reports whether it has something that the node says about itself. Its name does not
-// count, because names are unique.
+// claimed reports whether it has something that the node states about itself. The node's name does
+// not count, because names are unique.
 func (l location) claimed() bool {
 	all := l.address + l.port + l.plug + strings.Join(l.within, "")
 	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
 }
 
-// String returns address:port/plug and what there is within the device. Different locations have
-// different strings: the parts are escaped.
+// String returns address:port/plug and the parameters within the device. Different locations have
+// different strings, because the parts are escaped.
 func (l location) String() string {
 	address := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(l.address)), ".")
 	if ip, err := netip.ParseAddr(strings.Trim(address, "[]")); err == nil {
@@ -181,7 +181,7 @@ func (k *knownAgent) locate(texts map[string]string) location {
 	return l
 }
 
-// isList reports whether the agent would take a plug for several.
+// isList reports whether the agent would read a plug as several.
 func (k *knownAgent) isList(plug, separator string) bool {
 	return slices.ContainsFunc(
 		[]string{",", k.parameters["plug_separator"].Default, separator},

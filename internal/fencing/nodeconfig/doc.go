@@ -1,6 +1,6 @@
-// Package nodeconfig parses how nodes are fenced. It makes a [Plan] for a node from ConfigMaps, or
-// returns all errors with their places. It is a function of its input: it sends no requests, and
-// does not read the values of Secrets.
+// Package nodeconfig parses how nodes are fenced: from ConfigMaps it makes a [Plan] for a node, or
+// returns all errors with their places. It depends only on its input, sends no requests, and does
+// not read the values of Secrets.
 //
 //	resolution := nodeconfig.Resolve(nodeconfig.Namespace{ConfigMaps: ..., SecretKeys: ..., Agent: ...}, nodes)
 //	plan, err := resolution.Plan("w1")
@@ -9,11 +9,11 @@
 //
 // # Guaranteed
 //
-// In parentheses: the test that fails otherwise.
+// The names in parentheses are those of the tests that fail otherwise.
 //
-//   - An invalid configuration is rejected as a whole: no other configuration replaces it, and no
-//     part of it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All errors are
-//     returned at once, with object, key and line (TestEveryRule).
+//   - An invalid configuration is rejected as a whole, so that no other configuration replaces it
+//     and no part of it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All
+//     errors are returned at once, with object, key and line (TestEveryRule).
 //   - An agent that does not answer and a Secret that cannot be read are errors of the nodes that
 //     need them ([NotKnown], TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt).
 //   - A level of power management that is not empty switches something off, and no plug twice, so
@@ -23,11 +23,11 @@
 //     the plug (TestEveryRule).
 //   - A node cannot take a plug by its provider ID from a node that the configuration names, nor
 //     from one that claimed it before (TestNodeThatClaimsAnothersPlugHarmsItselfOnly).
-//   - No plug belongs to two nodes, with any names and spellings of the parameters, and whether or
-//     not the other node can be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
+//   - No plug belongs to two nodes, whatever the names and spellings of the parameters, and even if
+//     the other node cannot be fenced (TestPlugOfTwoNodes, TestPlugOfANodeThatCannotBeFenced,
 //     TestConfigurationOfSeveralNodesMustDistinguishThem).
-//   - Values from nodes and Secrets are inserted literally: they do not become other parameters,
-//     and placeholders in them are not replaced (TestWhatNodesSayIsNoConfiguration,
+//   - Values from nodes and Secrets are inserted literally, so that they do not become other
+//     parameters, and placeholders in them are not replaced (TestWhatNodesSayIsNoConfiguration,
 //     TestValuesOfSecrets, FuzzResolve).
 //   - Passwords are not printed, encoded or hashed, and not in errors (TestPasswordsAreNotPrinted,
 //     TestErrorsDoNotTellPasswords, TestHash).
@@ -37,9 +37,9 @@
 //   - The package cannot know whether the named plug feeds the machine, whether a level names all
 //     feeds, or whether different addresses, ports or agents are different devices.
 //   - Agents are programs, and some of their parameters name other programs and files. A user who
-//     may write the ConfigMaps can switch off any machine, and do what the agents may do. So can a
-//     user who may change labels and provider IDs of nodes, as far as the configuration depends on
-//     them.
+//     may write the ConfigMaps can therefore switch off any machine, and do what the agents may do.
+//     So can a user who may change labels and provider IDs of nodes, as far as the configuration
+//     depends on them.
 //
 // # Which configuration a node has
 //
@@ -54,8 +54,8 @@
 //   - The built-in one: mark the node unschedulable, restart its instance in the cloud, mark it
 //     schedulable.
 //
-// All ConfigMaps and Secrets are in one namespace. A ConfigMap of no node is a warning: its name
-// may be misspelt.
+// All ConfigMaps and Secrets are in one namespace. A ConfigMap of no node is a warning, because its
+// name may be misspelt.
 //
 // # Grammar
 //
@@ -65,27 +65,27 @@
 //	value   = '"' any '"' | any
 //	ws      = blanks and tabs; one CR at the end is dropped
 //
-// A comment is a whole line: "#" in a value is part of it. One pair of double quotes around a value
-// is removed. Nothing in it is escaped, and single quotes are ordinary characters. A line has no
-// continuation: put a value that ends in "\" in quotes. A line has at most 4 KiB of UTF-8, without
-// control characters, line separators and byte order marks. A key is given once. A value may be
-// empty in a step; write "" for an empty parameter.
+// A comment is a whole line, and "#" in a value is part of the value. One pair of double quotes
+// around a value is removed. Nothing in it is escaped, and single quotes are ordinary characters.
+// Lines cannot be continued, so put a value that ends in "\" in quotes. A line has at most 4 KiB of
+// UTF-8, without control characters, line separators and byte order marks. A key is given once. A
+// value may be empty in a step; write "" for an empty parameter.
 //
 // # Keys of config.properties
 //
 //	node_name          name of the node; [NODE_NAME] or {{.NodeName}} for any           required
 //	isolation          methods                                                          required, may be empty
-//	power_management   methods; power_managment too                                     required, may be empty
+//	power_management   methods; or power_managment                                      required, may be empty
 //	recovery           methods                                                          required, may be empty
 //	power_management.2 to .9                    methods for when the level before has failed; no gaps
 //	power_on           always, never or manual                                          default always
-//	not_ready_for      for how long a node has to have failed           default Namespace.NotReadyFor, 30s
+//	not_ready_for      how long a node must have failed                 default Namespace.NotReadyFor, 30s
 //	power_wait         between isolation and power management                           default 5m
 //	boot_grace         from the on until the node is ready, at least 1s                 default 10m
 //	retries            how often a method is tried, 1 to 100                            default 3
 //	restarts           how often the fence restarts after a failure, 0 to 100            default 1
 //	kdump              yes or no: release the pods of a kernel that writes a dump, and wait for its end    default no
-//	kdump_timeout      for that                                                         default 5m
+//	kdump_timeout      the longest wait for that end                                    default 5m
 //
 // Durations are those of Go, such as 90s or 5m, of at most 24h.
 //
@@ -95,10 +95,10 @@
 // fence-method-<name> of the ConfigMap. All of them are checked, including those in no step. Names
 // are compared as keys are.
 //
-// detach-volumes evicts the pods of the node, and then deletes its VolumeAttachments. It fails while
-// evicted pods have not ended, pods of DaemonSets have claims, or the kubelet reports volumes in
-// use. On a node that is not Ready it detaches nothing, as the machine may still write: the release
-// does. A recovery does without clean-pods and detach-volumes: they are for nodes that fail.
+// detach-volumes evicts the pods of the node, and then deletes its VolumeAttachments. It fails
+// while evicted pods have not ended, pods of DaemonSets have claims, or the kubelet reports volumes
+// in use. On a node that is not Ready it leaves detaching to the release, because the machine may
+// still write. A recovery skips clean-pods and detach-volumes, which are for nodes that fail.
 //
 // Isolation has one level. All of its methods must succeed, except those with must_success=no;
 // power management follows. Isolation switches nothing on, and recovery switches on what it has
@@ -122,8 +122,8 @@
 // and a template
 //
 //	agent_name    the agent                                                  required
-//	name          for people
-//	must_success  yes, or no: a failure fails no isolation; must_sucess too  default yes; not no in power management
+//	name          for display
+//	must_success  yes, or no: a failure fails no isolation; or must_sucess  default yes; not no in power management
 //
 // Both have
 //
@@ -132,7 +132,7 @@
 //	off_is_proof       yes, or no: off may be a suspended machine    default the agent's
 //	device             a name: calls to one device come one by one   default agent, address and port
 //	<parameter>        of the agent, by its new or old name
-//	<parameter>.secret name/key of a Secret                        not for what says which plug is meant
+//	<parameter>.secret name/key of a Secret                        not for parameters that select the plug
 //
 // These parameters are refused: action, help, version, method=cycle, and missing_as_off, by which a
 // plug that does not exist reads off.

@@ -61,7 +61,7 @@ func (s *subject) restart(at place) *definition {
 	return d
 }
 
-// of is the place of an entry.
+// of returns the place of an entry.
 func (p place) of(e Entry) place {
 	p.line = e.Line
 	return p

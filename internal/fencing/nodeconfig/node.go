@@ -11,7 +11,7 @@ type Node struct {
 	Name string
 	// ProviderID is spec.providerID, such as aws:///eu-central-1a/i-0abc. It may be missing.
 	ProviderID string
-	// Type is the value of the label type; empty without the label.
+	// Type is the value of the label type, empty without the label.
 	Type string
 	// Since orders nodes by when they got their provider IDs; smaller is earlier. A kubelet can
 	// give its Node the provider ID of another node. If two nodes claim a plug by it, the earlier

@@ -21,8 +21,7 @@ const (
 func nodeObject(node string) string   { return nodePrefix + node }
 func legacyObject(node string) string { return objectPrefix + node }
 
-// typeObject returns the name of the object for a value of the label type; empty if there is no
-// type.
+// typeObject returns the name of the object for a value of the label type, or "" without a type.
 func typeObject(label string) string {
 	if label == "" {
 		return ""
@@ -51,8 +50,8 @@ func (s *subject) find() {
 	}
 }
 
-// isLegacy reports whether an object with the old name is that of the node. It is, even if its
-// content is wrong: otherwise a more general object would apply. If the name can also be that of
+// isLegacy reports whether an object with the old name is that of the node, even if its content is
+// wrong, because a more general object would apply otherwise. If the name can also be that of
 // another node's or a type's object, node_name decides.
 func (s *subject) isLegacy(name string) bool {
 	if _, exists := s.ConfigMaps[name]; !exists {
@@ -100,7 +99,7 @@ func (s *subject) readObject() {
 	s.readSettings(place{object: s.object, key: settingsKey}, settings.entries)
 }
 
-// methodName is the form in which names of methods are compared.
+// methodName returns the form in which names of methods are compared.
 func methodName(name string) string {
 	return strings.ReplaceAll(normal(name), "_", "-")
 }

@@ -31,7 +31,7 @@ var traitKeys = []string{settleKey, timeoutKey, proofKey, deviceKey}
 type traits struct {
 	settle, timeout time.Duration
 	offIsProof      bool
-	device          string // its name, where agent and address do not tell
+	device          string // its name, where agent and address do not identify it
 }
 
 // readTraits sets the traits that the text has.

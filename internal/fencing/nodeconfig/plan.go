@@ -18,8 +18,8 @@ type Plan struct {
 	Node string
 	// Object is the name of the ConfigMap, or [BuiltIn].
 	Object string
-	// Isolation and PowerManagement have levels; none if there is nothing to do. Isolation has at
-	// most one. In PowerManagement, each level is used when the one before it has failed.
+	// Isolation and PowerManagement have levels, or are empty if there is nothing to do. Isolation
+	// has at most one. In PowerManagement, each level is used when the one before it has failed.
 	Isolation, PowerManagement []Level
 	// Recovery has the methods for a node that is Ready again.
 	Recovery Level
@@ -41,10 +41,11 @@ type Plan struct {
 
 	// Warnings do not prevent the fence.
 	Warnings []*Problem
-	// Hash covers which plugs are switched off, in which order, and how: a fence that has begun with one
-	// must not go on with another. Waits, bounds, and what is done in the cluster do not count, so that
-	// they may change meanwhile. A password counts by its place in a Secret, not by its value, and not at
-	// all as plain text, because the hash is stored where others can read it.
+	// Hash covers which plugs are switched off, in which order, and how. A fence that has begun
+	// with one hash must not continue with another. Waits, bounds and methods of the cluster do not
+	// count, so that they may change meanwhile. A password counts by its place in a Secret, not by
+	// its value, and plain text does not count at all, because the hash is stored where others can
+	// read it.
 	Hash string
 }
 
@@ -126,10 +127,10 @@ type Device struct {
 	Arguments []Argument
 	// Settle is the time after which an accepted command has taken effect.
 	Settle time.Duration `json:"-"`
-	// Timeout is how long the agent may take for a command or a reading. Whole seconds; 0: the
-	// default of the controller.
+	// Timeout is how long the agent may take for a command or a reading, in whole seconds. 0 means
+	// the default of the controller.
 	Timeout time.Duration `json:"-"`
-	// OffIsProof is that of the agent, or what the configuration says.
+	// OffIsProof is that of the agent, unless the configuration sets it.
 	OffIsProof bool `json:"-"`
 	// Queue is the same for plugs that are reached by one device, which may take one call at a time.
 	Queue string `json:"-"`
@@ -137,7 +138,7 @@ type Device struct {
 	// identity is the same for one plug with any agent. It has the agent's default port if
 	// none is set.
 	identity string
-	// claimed is set if the plug is the node's because of what the node says about itself.
+	// claimed is set if the plug is the node's because of the node's own claims.
 	claimed bool
 }
 
@@ -147,8 +148,8 @@ type Argument struct {
 	Value Value
 }
 
-// Hash identifies the plug and how it is reached. What is not encoded does not count, and a password
-// counts as in [Plan].Hash.
+// Hash identifies the plug and how it is reached. Fields that are not encoded do not count, and a
+// password counts as in [Plan].Hash.
 func (d *Device) Hash() string {
 	encoded, err := json.Marshal(d)
 	if err != nil {
@@ -159,7 +160,7 @@ func (d *Device) Hash() string {
 }
 
 // Target returns the device for an agent, with the values that secret looks up. One newline at the
-// end of a value is removed. Placeholders in it are not replaced, and no error has it.
+// end of a value is removed. Placeholders in it are not replaced, and no error contains it.
 func (d *Device) Target(node string, secret func(SecretRef) ([]byte, bool)) (agent.Target, error) {
 	values := map[string]string{}
 	for _, a := range d.Arguments {
@@ -212,7 +213,7 @@ func (p Plan) Devices() []*Device {
 	return devices
 }
 
-// Claimed returns the devices that are the node's because of what the node says about itself.
+// Claimed returns the devices that are the node's because of the node's own claims.
 func (p Plan) Claimed() []*Device {
 	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }

@@ -61,8 +61,8 @@ const (
 	NoEffect           Kind = "NoEffect"           // warning: pods or volumes in recovery
 )
 
-// Unknown reports whether a part of err is that something could not be read. Then an earlier result
-// from the same objects is still valid.
+// Unknown reports whether a part of err means that something could not be read. Then an earlier
+// result from the same objects is still valid.
 func Unknown(err error) bool {
 	return slices.ContainsFunc(Problems(err), func(p *Problem) bool { return p.Kind == NotKnown })
 }
@@ -191,7 +191,7 @@ func nearest(rule, name string, known []string) string {
 	return fmt.Sprintf("%s; did you mean %s?", rule, best)
 }
 
-// edits is the number of bytes to change, add or remove to turn a into b.
+// edits returns the number of bytes to change, add or remove to turn a into b.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

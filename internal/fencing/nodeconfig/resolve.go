@@ -19,15 +19,15 @@ type Namespace struct {
 	ConfigMaps map[string]map[string]string
 	// SecretKeys returns the keys of a Secret of the namespace. An error that matches
 	// [fs.ErrNotExist] means that there is no such Secret. Any other error means that it is
-	// unknown, which is a problem of the nodes whose configuration refers to it. Nil: there are no
-	// Secrets. Only [Device.Target] asks for values.
+	// unknown, which is a problem of the nodes whose configuration refers to it. If nil, there are
+	// no Secrets. Only [Device.Target] asks for values.
 	SecretKeys func(name string) (keys []string, err error)
-	// Agent returns the metadata of an agent, with errors as for SecretKeys. Nil: there are no
+	// Agent returns the metadata of an agent, with errors as for SecretKeys. If nil, there are no
 	// agents.
 	Agent func(name string) (agent.Metadata, error)
 	// StrictSecrets turns the warning about a password outside of a Secret into an error.
 	StrictSecrets bool
-	// NotReadyFor is that of configurations that do not set it. Default: 30 s.
+	// NotReadyFor applies to configurations that do not set it. Default: 30 s.
 	NotReadyFor time.Duration
 }
 
@@ -41,8 +41,8 @@ type Resolution struct {
 var ErrUnknownNode = errors.New("config: node is not among those that were resolved")
 
 // Resolve finds and checks the configuration of each node. Pass all nodes of the cluster, even
-// those that are never fenced: this is how plugs that two nodes share are found. It keeps no
-// reference to its arguments and sends no requests later.
+// those that are never fenced, so that plugs shared by two nodes are found. It keeps no reference
+// to its arguments and sends no requests later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
 	resolution := &Resolution{subjects: map[string]*subject{}}
@@ -64,7 +64,7 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 	return resolution
 }
 
-// Plan returns the configuration of a node. If there is an error, the node must not be fenced:
+// Plan returns the configuration of a node. If there is an error, the node must not be fenced,
 // neither by another matching configuration nor by a part of this one. Each part of the error is a
 // [*Problem]. For a node that was not resolved, the error is [ErrUnknownNode].
 func (r *Resolution) Plan(node string) (Plan, error) {
@@ -81,8 +81,8 @@ func (r *Resolution) Plan(node string) (Plan, error) {
 	return plan, nil
 }
 
-// Object returns the name of the ConfigMap of a node, even if it is invalid; [BuiltIn] without one,
-// and "" for a node that was not resolved.
+// Object returns the name of the ConfigMap of a node, even if it is invalid, or [BuiltIn] without
+// one. It returns "" for a node that was not resolved.
 func (r *Resolution) Object(node string) string {
 	if s := r.subjects[node]; s != nil {
 		return s.object
@@ -186,9 +186,9 @@ func builtIn() []Entry {
 	}, "\n"))
 }
 
-// checkTypes finds nodes of different types whose types have one object. That is only a warning:
-// any kubelet can set the type of its Node, and could otherwise prevent the fence of all nodes of a
-// type.
+// checkTypes finds nodes of different types whose types have one object. That is only a warning,
+// because any kubelet can set the type of its Node, and could otherwise prevent the fence of all
+// nodes of a type.
 func checkTypes(subjects []*subject) {
 	types := map[string]map[string]bool{}
 	for _, s := range subjects {
@@ -257,7 +257,7 @@ func (c claim) before(other claim) bool {
 	return c.own && c.since < other.since
 }
 
-// owner is the node whose claim wins over all others; empty: there is none.
+// owner returns the node whose claim wins over all others, or "".
 func owner(claims map[string]claim) string {
 	for node, c := range claims {
 		first := true
@@ -280,8 +280,8 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// unused finds configurations without a node: if a name is misspelt, its node is fenced in another
-// way.
+// unused finds configurations without a node, because a node whose name is misspelt is fenced in
+// another way.
 func unused(objects map[string]map[string]string, subjects []*subject) review {
 	used := map[string]bool{}
 	for _, s := range subjects {

@@ -142,7 +142,7 @@ func (s *subject) readLevel(st step) Level {
 	return level
 }
 
-// plannedAs expands a method of a step; it returns nothing if the method is unknown.
+// plannedAs expands a method of a step. It returns nil if the method is unknown.
 func (s *subject) plannedAs(st step, name, written string) []planned {
 	d := s.methods[name]
 	switch {

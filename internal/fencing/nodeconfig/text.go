@@ -92,7 +92,7 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 }
 
 // Format writes entries so that [Parse] and ClusterLabs' fence agents read the same values. If that
-// is impossible, it returns an error: a value with a line break would be another parameter.
+// is impossible, it returns an error, because a value with a line break would be another parameter.
 func Format(entries []Entry) (string, error) {
 	var text strings.Builder
 	for _, e := range entries {
@@ -125,7 +125,7 @@ func quoted(value string) string {
 	return value
 }
 
-// badText describes what must not be in a line or a value; empty if there is nothing.
+// badText describes what must not be in a line or a value, or returns "".
 func badText(s string) string {
 	for i, r := range s {
 		switch {
@@ -152,8 +152,8 @@ func validKey(key string) bool {
 	return key != ""
 }
 
-// normal is the form in which keys, parameters and methods are compared. Names of methods are shown
-// with "-", all others with "_".
+// normal returns the form in which keys, parameters and methods are compared. Names of methods are
+// shown with "-", all others with "_".
 func normal(key string) string {
 	return strings.ReplaceAll(strings.ToLower(key), "-", "_")
 }

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// Value of a parameter: a text, or where in a Secret it stands. A text that is a password is not
-// printed, logged or encoded, however deep in something else it lies.
+// Value is the value of a parameter: a text, or its place in a Secret. A text that is a password is
+// not printed, logged or encoded, however deeply it is nested.
 type Value struct {
-	// text is behind a pointer because fmt cannot call methods of what lies in an unexported field,
+	// text is behind a pointer because fmt cannot call methods of values in an unexported field,
 	// but does not follow pointers there.
 	text   *string
 	hidden bool
@@ -47,13 +47,13 @@ func (v Value) String() string {
 	}
 }
 
-// GoString is [Value.String].
+// GoString returns [Value.String].
 func (v Value) GoString() string { return v.String() }
 
 // Format prints [Value.String], whatever the verb.
 func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }
 
-// MarshalJSON encodes a text as a string, and another value as an object that says what it is.
+// MarshalJSON encodes a text as a string, and another value as an object that describes it.
 func (v Value) MarshalJSON() ([]byte, error) {
 	switch {
 	case v.text == nil:

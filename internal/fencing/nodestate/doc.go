@@ -18,14 +18,14 @@
 // # What is seen
 //
 // Timestamps of others are never compared with the clock, only with earlier timestamps of the same
-// object. A Lease is renewed when its timestamp changes. A Lease whose timestamp has never changed
+// object. A Lease is renewed when its timestamp changes, so one whose timestamp has never changed
 // was never seen renewed ([policy.NotSeen]), however recent the timestamp looks. A node fails from
 // the time at which that was first seen, not from the time that it reports, so that a new process
 // waits longer than necessary. The time starts again if the node was Ready in between, has a later
 // transition time, or has another boot ID.
 //
-// A version that is older than one already seen, by its resourceVersion, is ignored: a watch may be
-// late, or may be reset to an earlier state by another API server.
+// A version that is older than one already seen, by its resourceVersion, is ignored, because a
+// watch may be late, or may be reset to an earlier state by another API server.
 //
 // A node is identified by its UID. A new Node of the same name starts without history, and earlier
 // renewals of the Lease of that name do not count for it.

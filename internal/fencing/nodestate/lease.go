@@ -11,13 +11,13 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// lease is what was seen of the Lease of a node's name.
+// lease has what was seen of the Lease of a node's name.
 type lease struct {
 	uid     types.UID
 	owner   types.UID // of the Node, if known
 	version string
 	stamp   metav1.MicroTime // of another clock: only compared for equality
-	renewed time.Time        // when it was seen to change, by our clock; zero: never
+	renewed time.Time        // when it was seen to change, by our clock; zero if never
 	gone    bool
 }
 

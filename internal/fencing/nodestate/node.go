@@ -13,7 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
-// node is what was seen of one Node, which has one UID.
+// node has what was seen of one Node, which has one UID.
 type node struct {
 	uid     types.UID
 	version string
@@ -28,7 +28,7 @@ var notReady = Condition{Type: corev1.NodeReady}
 // spell is a period in which a condition has held without interruption.
 type spell struct {
 	since  time.Time   // by our clock
-	status string      // of Ready: False, Unknown or none
+	status string      // of Ready: False, Unknown or empty
 	change metav1.Time // of another clock: only compared for equality
 }
 
@@ -75,8 +75,8 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 	failing := map[Condition]spell{}
 	note := func(trigger Condition, condition corev1.NodeCondition) {
 		s := spell{now, string(condition.Status), condition.LastTransitionTime}
-		// The same status with another transition time: it was different in between, which was
-		// not seen.
+		// Another transition time means that the status was different in between, which was not
+		// seen.
 		if before, ok := n.failing[trigger]; ok && !rebooted &&
 			(before.status != s.status || before.change.Equal(&s.change)) {
 			s.since = before.since
@@ -118,7 +118,7 @@ func (n *node) at(now time.Time, l *lease) policy.NodeFacts {
 	return facts
 }
 
-// own returns the lease if it is of this Node, not of an earlier one of its name.
+// own returns the lease if it belongs to this Node, not to an earlier one of its name.
 func (n *node) own(l *lease) *lease {
 	if l == nil || l.owner != "" && l.owner != n.uid {
 		return nil

@@ -116,7 +116,7 @@ func (n *Nodes) LeaseGone(name string, uid types.UID) {
 	case n.nodes[name] == nil:
 		delete(n.leases, name)
 	default:
-		// A watch that is reset may bring it again: remember that this is nothing new.
+		// A watch that is reset may bring it again, which is not new.
 		known.gone, known.renewed = true, time.Time{}
 	}
 }

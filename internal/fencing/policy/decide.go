@@ -12,8 +12,8 @@ type Input struct {
 	State  State
 	Target Target
 	Self   Self
-	// Paused is the reason why nothing may be fenced now, such as a maintenance window. Empty: not
-	// paused.
+	// Paused is the reason why nothing may be fenced now, such as a maintenance window. Empty if
+	// fences are not paused.
 	Paused string
 	// Storage reports whether this process reaches the storage, if Limits.RequireStorage is set.
 	Storage Status
@@ -24,7 +24,7 @@ type Input struct {
 // all gates; the first gate that does not allow the fence gives the verdict.
 //
 // Decide on one node after another, in the order of [Order]. Add each allowed fence to the facts of
-// the next View, because two decisions on the same View do not know of each other.
+// the next View, because two decisions on the same View ignore each other.
 func Decide(in Input) Decision {
 	return decide(in, gates[:])
 }
@@ -51,8 +51,8 @@ func decide(in Input, gates []gate) Decision {
 // consideration is an input with values that several gates use.
 type consideration struct {
 	Input
-	node   *NodeFacts // nil: no Node has the target's name and UID
-	own    *NodeFacts // nil: no Node has the name of this process's node
+	node   *NodeFacts // nil if no Node has the target's name and UID
+	own    *NodeFacts // nil if no Node has the name of this process's node
 	census census
 	storms map[scope]bool
 	err    error // of the limits
@@ -82,8 +82,8 @@ func consider(in Input) *consideration {
 // is reports whether n is the target. The fence of an earlier Node of the name may exist beside it.
 func (c *consideration) is(n *NodeFacts) bool { return n.Name == c.Target.Name }
 
-// failing returns how long the node has failed in a way that is a reason for the act. Negative:
-// unknown.
+// failing returns how long the node has failed in a way that is a reason for the act. It is
+// negative if unknown.
 func (c *consideration) failing() time.Duration {
 	if c.sparesReady() {
 		return min(c.node.FailingFor, c.node.NotReadyFor)

@@ -1,4 +1,4 @@
-// Package policy decides which lost node may be fenced now, and says why not.
+// Package policy decides which lost node may be fenced now, and gives the reason if it may not.
 //
 //	state = state.Observe(view, limits) // whenever anything has changed, and every few seconds
 //	for _, n := range policy.Order(queue) {
@@ -10,16 +10,16 @@
 //		...
 //	}
 //
-// Switching off a failed machine restarts its work elsewhere. Switching off machines because a
+// Switching off a failed machine restarts its work elsewhere, but switching off machines because a
 // switch, a storage or the controller itself has failed ends working workloads. This package
-// switches nothing, sends no requests, and has no clock or goroutine: a decision is a function of
-// its input.
+// switches nothing, sends no requests, and has no clock or goroutine, because a decision is a
+// function of its input.
 //
 // # The gates
 //
 // A decision evaluates all gates, so that it reports everything that prevents a fence. The first
-// gate that does not allow the fence gives the verdict. [Deny] ends the fence. [Hold] delays it for
-// an unknown time, [Wait] for a known one.
+// gate that does not allow the fence gives the verdict: [Deny] ends the fence, [Hold] delays it for
+// an unknown time, and [Wait] for a known one.
 //
 //	gate          does not let pass                                       verdict  protects from
 //	Identity      the Node is gone, has another UID, is being deleted, or     Deny  switching off a machine
@@ -39,7 +39,7 @@
 //	              node, or of all nodes but the target, silent for longer           off, or new
 //	              than LeaseSilence; nodes observed for less than Observation
 //	Storage       the controller does not reach the storage, or does not      Hold  fencing for a failure of
-//	              know; the node said that it does not reach it                     the storage
+//	              know; the node reported that it cannot reach it                   the storage
 //	Storm         U >= 2 and U*100 >= P*N                                     Hold  a failed switch that looks
 //	ZoneStorm     the same in the target's zone, unless there is only one     Hold  like failed machines
 //	CoolDown      one of these held less than CoolDown (C) ago                Wait  nodes that return slowly
@@ -63,12 +63,12 @@
 // # What is counted
 //
 // N is the number of members: selected, not excluded, not being deleted, the control plane
-// included. A node that is known to be joining, as it was never Ready, is not a member. U is the
-// number of unhealthy members. A member is unhealthy if it is not Ready or has any other condition
-// that starts a fence, for however short a time; if its Lease is not renewed, even while it is
-// shown as Ready; if it has a fence that is queued, active or booting; or if nothing is known about
-// it. Each node counts once. Both sides of the comparison are multiplied out, so that nothing is
-// rounded. With P = 50:
+// included. A node that is known to be joining, because it was never Ready, is not a member. U is
+// the number of unhealthy members. A member is unhealthy if it is not Ready or has any other
+// condition that starts a fence, for however short a time; if its Lease is not renewed, even while
+// it is shown as Ready; if it has a fence that is queued, active or booting; or if nothing is known
+// about it. Each node counts once. Both sides of the comparison are multiplied out, so that nothing
+// is rounded. With P = 50:
 //
 //	N      U        verdict
 //	1      1        Hold OwnPartition: no other node's Lease is renewed
@@ -90,12 +90,12 @@
 //
 // # Guaranteed
 //
-// In parentheses: the test that fails otherwise.
+// The names in parentheses are those of the tests that fail otherwise.
 //
 //   - A decision allows nothing if one gate does not (TestAllowedMeans, TestForgottenGates), and
 //     nothing for a zero [Input] (TestZeroInputIsNotAllowed).
-//   - Missing knowledge never allows a fence. Nor does any change for the worse: a failing node, a
-//     silent Lease, one more fence or start (TestWorseIsNeverAllowed).
+//   - Neither missing knowledge nor a change for the worse (a failing node, a silent Lease, one
+//     more fence or start) ever allows a fence (TestWorseIsNeverAllowed).
 //   - For consecutive decisions, each with the facts of the previous one in its view, at most
 //     MaxConcurrent fences have devices switched at a time, and at most MaxStarts start within a
 //     StartWindow, even if the leader changes (TestLossOf30Of100FencesThemAll,
@@ -104,7 +104,7 @@
 //     TestCoolDownFollowsTheStorm).
 //   - A process that has just started, or was stopped for longer than LeaseSilence, observes before
 //     it decides (TestGates, TestProcessThatWasStoppedObservesAgain). If two nodes are unhealthy
-//     then, it waits for CoolDown, as a storm may just have ended
+//     then, it waits for CoolDown, because a storm may just have ended
 //     (TestNewLeaderMayHaveMissedTheEndOfAStorm).
 //
 // # Not guaranteed
@@ -120,12 +120,13 @@
 //     Starting, until a record has it.
 //   - Times are readings of the caller's clock. If that clock stops while the machine is suspended,
 //     as that of package time does, everything looks recent afterwards. Use a leadership that such
-//     a process has lost by then, as that of package leaderelection.
+//     a process has lost by then, like that of package leaderelection.
 //   - Facts may change after they were read. Decide again, on a new reading of the node, before
 //     each command to a device.
 //   - A storm that starts and ends between two calls of [State.Observe] has no cool-down.
 //   - Rate and repeats of earlier processes are known from records, with the times of other clocks.
-//     An error of such a clock moves the end of a window by as much, and at most by the length of
+//     An error of such a clock moves the end of a window by as much, but at most by the length of
 //     the window.
-//   - [Budget]: a new process does not know what the previous one has used, and begins with nothing.
+//   - A new process cannot tell how much of a [Budget] the previous one has used, and begins with
+//     nothing.
 package policy

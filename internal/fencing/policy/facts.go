@@ -8,7 +8,7 @@ import (
 // Status is the status of a condition. Every value except True and False is unknown.
 type Status string
 
-// As in Kubernetes; no condition at all is Missing.
+// As in Kubernetes, with Missing if there is no condition.
 const (
 	True    Status = "True"
 	False   Status = "False"
@@ -65,7 +65,7 @@ const NotSeen time.Duration = -1
 type NodeFacts struct {
 	Name string
 	UID  string
-	// Machine is what the node says of the machine that it runs on.
+	// Machine is what the node reports about its machine.
 	Machine Machine
 	// Zone is the failure domain, as in topology.kubernetes.io/zone. Nodes without a zone form one
 	// zone.
@@ -80,21 +80,21 @@ type NodeFacts struct {
 	Deleting        bool
 	AutoscalerTaint bool
 	Gone            bool
-	// EverReady reports whether this Node, by its UID, was ever Ready. A node that never was is
-	// joining. If it is unknown, the node counts, but is not fenced.
+	// EverReady reports whether this Node, by its UID, was ever Ready. A node that never was Ready
+	// is joining. If that is unknown, the node counts, but is not fenced.
 	EverReady Status
 	Ready     Status
 	// NotReadyFor is how long Ready has not been True; 0 if it is True. FailingFor is how long any
-	// condition that starts a fence has lasted, Ready included; 0 if there is none. Negative:
+	// condition that starts a fence has lasted, Ready included; 0 if there is none. Negative if
 	// unknown.
 	NotReadyFor time.Duration
 	FailingFor  time.Duration
 	// LeaseSilentFor is the time since the last renewal of the node's Lease, or [NotSeen].
 	LeaseSilentFor time.Duration
-	// FenceReady reports whether the last check has found the devices usable. True if there are
-	// none to check.
+	// FenceReady reports whether the last check has found the devices usable. It is True if there
+	// are no devices to check.
 	FenceReady Status
-	// NotFenceable is the problem that this check has found, for people.
+	// NotFenceable describes the problem that this check has found.
 	NotFenceable string
 	// StorageLost is set if the node last reported that it cannot reach its storage.
 	StorageLost bool
@@ -105,7 +105,7 @@ type NodeFacts struct {
 	Starting bool
 }
 
-// Past is what has become of the last fence of a node.
+// Past has the outcome of the last fence of a node.
 type Past struct {
 	// Began is when it began to switch devices.
 	Began   time.Time
@@ -118,9 +118,10 @@ type Outcome int
 const (
 	// OutcomeUnknown is that of a fence that is under way, was stopped, or never was.
 	OutcomeUnknown Outcome = iota
-	// OutcomeReturned is that the node has worked again.
+	// OutcomeReturned means that the node has worked again.
 	OutcomeReturned
-	// OutcomeStranded is that the machine got its power back, and the node did not return in time.
+	// OutcomeStranded means that the machine got its power back, but the node did not return in
+	// time.
 	OutcomeStranded
 )
 
@@ -147,7 +148,7 @@ type Start struct {
 	At   time.Time
 }
 
-// View is what is known about all nodes at one time.
+// View has the known facts about all nodes at one time.
 type View struct {
 	Now time.Time
 	// Nodes are all nodes of the cluster, including those that may not be fenced, and the fences of
@@ -178,20 +179,20 @@ type Target struct {
 	// UID of the Node when it was found failing. Required.
 	UID string
 	Act Act
-	// Trigger is the type of the condition that started the fence. Empty: Ready.
+	// Trigger is the type of the condition that started the fence. Default: Ready.
 	Trigger string
 	// NotReadyFor overrides that of [Limits] for this node, if it is positive.
 	NotReadyFor time.Duration
 	// Switched is set if this incident has recorded a command to a device. Limits on starts do not
 	// apply to it.
 	Switched bool
-	// Devices is the number of devices that can cut this node's power. Without any, WithoutPower
-	// must be set: the configuration needs none.
+	// Devices is the number of devices that can cut this node's power. If it is 0, WithoutPower
+	// must be set because the configuration needs no device.
 	Devices      int
 	WithoutPower bool
 	// ConfigErrors are the errors in its configuration.
 	ConfigErrors []string
-	// Unproved lists the devices that require a commission before use and have none.
+	// Unproved lists the devices that require a commission before use and were not commissioned.
 	Unproved []string
 	// Repeating is set if this fence was held for [ReasonRepeats] before. It stays held unless
 	// Restarted is set, because an administrator has started this incident.
@@ -201,7 +202,8 @@ type Target struct {
 
 // Self is the process that decides.
 type Self struct {
-	// Node that it runs on. Required, unless OutsideCluster is set because it runs on none.
+	// Node that it runs on. Required, unless OutsideCluster is set because it runs outside of the
+	// cluster.
 	Node           string
 	OutsideCluster bool
 	// LastAPIWrite is the time before the last request to write that the API server has confirmed,

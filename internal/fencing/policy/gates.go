@@ -97,7 +97,7 @@ func askOwnHost(c *consideration) GateResult {
 	case c.Self.Node == "":
 		return hold(ReasonOwnHost, "the controller does not know on which node it runs")
 	case c.Self.Node == c.Target.Name:
-		// Not Deny: the next leader can fence it.
+		// Not Deny, because the next leader can fence it.
 		return hold(ReasonOwnHost, "the controller runs on node %s itself: another replica has to fence it",
 			c.Target.Name)
 	}
@@ -154,8 +154,8 @@ func askDuration(c *consideration) GateResult {
 	return pass("node %s has been failing for %v, and %v is enough", c.Target.Name, span(failing), limit)
 }
 
-// askWorking is the opposite, for a commission: if a node fails anyway, its going down proves
-// nothing.
+// askWorking requires a working node for a commission, because the end of a node that fails anyway
+// proves nothing.
 func (c *consideration) askWorking() GateResult {
 	switch {
 	case c.Target.Switched:

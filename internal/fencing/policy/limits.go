@@ -118,8 +118,8 @@ func (l Limits) Validate() error {
 }
 
 // shortestSilence is the interval at which kubelets renew their Leases by default. It is several
-// times the interval at which the nodes are observed, as the observation starts again after a pause
-// longer than LeaseSilence.
+// times the interval at which the nodes are observed, because the observation starts again after a
+// pause longer than LeaseSilence.
 const shortestSilence = 10 * time.Second
 
 // readyTrigger is the condition that starts a fence unless the target has another.

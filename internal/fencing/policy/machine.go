@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Machine is what a node says of the machine that it runs on. Empty values are unknown.
+// Machine is what a node reports about its machine. Empty values are unknown.
 type Machine struct {
 	// SystemUUID is that of the firmware, which machines with poor firmware share.
 	SystemUUID string
@@ -27,7 +27,7 @@ var worthless = []string{
 	"4c4c4544-0000-2010-8020-80c04f202020",
 }
 
-// uuid returns the system UUID; empty if it does not tell machines apart.
+// uuid returns the system UUID, or "" if it does not tell machines apart.
 func (m Machine) uuid() string {
 	id := strings.ToLower(m.SystemUUID)
 	if len(id) != len(worthless[0]) || slices.Contains(worthless, id) {
@@ -36,7 +36,7 @@ func (m Machine) uuid() string {
 	return id
 }
 
-// marks are what m has that no other machine should have, each once, with its name.
+// marks returns what m has and no other machine should have, each once, with its name.
 func (m Machine) marks() (marks []string) {
 	switch id := m.uuid(); {
 	case id != "":
@@ -52,8 +52,8 @@ func (m Machine) marks() (marks []string) {
 	return marks
 }
 
-// askMachine holds a fence if the machine of the node seems to work under the name of another one. What
-// several Ready nodes have is no mark of one machine.
+// askMachine holds a fence if the machine of the node seems to work under the name of another one.
+// A value that several Ready nodes share does not identify a machine.
 func askMachine(c *consideration) GateResult {
 	switch {
 	case c.node == nil:

@@ -53,17 +53,17 @@ func askRepeats(c *consideration) GateResult {
 	)
 }
 
-// inVain is for how long a fence counts whose node did not return.
+// inVain is how long a fence counts whose node did not return.
 const inVain = 6 * time.Hour
 
-// askReturn holds a fence after two in a row that did not help: what is wrong with the nodes may be nothing
-// that a restart mends, such as a certificate that has expired, and each fence takes the power of a machine
-// that works.
+// askReturn holds a fence after two in a row that did not help. A restart may not mend what is
+// wrong with the nodes, such as an expired certificate, and each fence would take the power of a
+// working machine.
 func askReturn(c *consideration) GateResult {
 	if free, ok := c.free(); ok {
 		return free
 	}
-	var ended []*NodeFacts // whose fences have come to an outcome, the last first
+	var ended []*NodeFacts // whose fences have an outcome, the last first
 	for i := range c.Nodes {
 		if n := &c.Nodes[i]; !c.is(n) && !n.Gone && n.Past.Outcome != OutcomeUnknown {
 			ended = append(ended, n)
@@ -126,7 +126,7 @@ func askConcurrency(c *consideration) GateResult {
 	}
 	active := 0
 	for i := range c.Nodes {
-		// The fence of an earlier Node of this name has a slot too.
+		// The fence of an earlier Node of this name also has a slot.
 		if n := &c.Nodes[i]; n.Fence.slot() && n != c.node {
 			active++
 		}

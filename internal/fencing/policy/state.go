@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// State is what decisions need to know about the past. It is a value: [State.Observe] returns the
-// next one. The zero value is that of a new process, which allows nothing before it has observed
-// for [Limits].Observation. Do not keep a State over a restart.
+// State has what decisions need from the past. It is a value: [State.Observe] returns the next one.
+// The zero value is that of a new process, which allows nothing before it has observed for
+// [Limits].Observation. Do not keep a State over a restart.
 type State struct {
 	began, last time.Time
 	settled     bool                // Observation is over
-	clear       map[scope]time.Time // when the last storm of a scope ended; zero: it lasts
+	clear       map[scope]time.Time // when the last storm of a scope ended; zero while it lasts
 	starts      []remembered
 }
 
@@ -22,8 +22,8 @@ type remembered struct {
 }
 
 // Observe returns the state after a view. Call it after each change, and several times within
-// [Limits].LeaseSilence: a storm that was not observed has no cool-down. After a longer pause the
-// observation starts again.
+// [Limits].LeaseSilence, because a storm that was not observed has no cool-down. After a longer
+// pause the observation starts again.
 func (s State) Observe(v View, limits Limits) State {
 	limits = limits.usable()
 	s.clear = maps.Clone(s.clear)
@@ -36,8 +36,7 @@ func (s State) Observe(v View, limits Limits) State {
 	}
 	c := count(v.Nodes, limits.LeaseSilence)
 	if !s.settled {
-		// No renewals of Leases were seen yet, so every node looks unhealthy: this is no
-		// storm.
+		// No renewals of Leases were seen yet, so every node looks unhealthy, which is no storm.
 		if v.Now.Sub(s.began) < limits.Observation {
 			return s
 		}
@@ -90,7 +89,7 @@ func (s State) unobserved(now time.Time, full time.Duration) time.Duration {
 }
 
 // merge returns the starts that still count. A start may be in many views, and stays when its
-// record is gone. A start whose record outlives the window stays too, as it would look new
+// record is gone. A start whose record outlives the window also stays, because it would look new
 // otherwise.
 func merge(known []remembered, v View, limits Limits) []remembered {
 	all := slices.Clone(known)
@@ -109,8 +108,8 @@ func (r remembered) same(s Start) bool {
 	return r.Node == s.Node && r.At.Equal(s.At)
 }
 
-// age is measured from when the start was first seen if its timestamp is later: another clock may
-// be years ahead.
+// age is measured from when the start was first seen if its timestamp is later, because another
+// clock may be years ahead.
 func (r remembered) age(now time.Time) time.Duration {
 	at := r.At
 	if r.seen.Before(at) {

@@ -13,7 +13,7 @@ func (t *tally) add(unhealthy bool) {
 }
 
 // storm reports whether so many members are unhealthy that a common cause is likely. One node alone
-// is no storm. Nothing is divided, so nothing is rounded.
+// is no storm. It divides nothing, so that nothing is rounded.
 func (t tally) storm(percent int) bool {
 	return t.unhealthy >= 2 && t.unhealthy*100 >= int64(percent)*t.members
 }

@@ -40,7 +40,7 @@ type Reason string
 
 // All reasons, by the gates that give them.
 const (
-	ReasonAllowed       Reason = "Allowed"       // by no gate: all let pass
+	ReasonAllowed       Reason = "Allowed"       // by no gate, as all allow the fence
 	ReasonNodeGone      Reason = "NodeGone"      // GateIdentity
 	ReasonSameMachine   Reason = "SameMachine"   // GateMachine; worth an alarm
 	ReasonExcluded      Reason = "Excluded"      // GateSelection
@@ -64,8 +64,8 @@ const (
 	ReasonQueue              Reason = "Queue"              // GateConcurrency
 )
 
-// Gate is a question of a decision. Gates are evaluated in the order of the constants. The package
-// documentation explains them.
+// Gate is a question of a decision. Gates are evaluated in the order of the constants, and
+// explained in the package documentation.
 type Gate int
 
 // All gates.
@@ -114,7 +114,8 @@ type GateResult struct {
 	Reason Reason
 	// Message has the finding and the limit, for an administrator.
 	Message string
-	// After is when this gate may allow the fence, from now, if nothing else changes. 0: unknown.
+	// After is the time from now until this gate may allow the fence, if nothing else changes. 0 if
+	// unknown.
 	After time.Duration
 }
 

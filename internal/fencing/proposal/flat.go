@@ -85,8 +85,8 @@ func normal(text string) string {
 
 // ReadFlat reads a v1alpha1.NodeFence, in YAML or JSON, whose status, step, retries and jobs are
 // top-level fields, as in the proposal. An API server cannot serve these beside a status
-// subresource. Only they, the node and the metadata are read. The record has no phase: it describes
-// the actions of another controller and cannot be continued.
+// subresource. Only they, the node and the metadata are read. The record has no phase, because it
+// describes the actions of another controller and cannot be continued.
 func ReadFlat(text []byte) (*v1alpha1.NodeFence, error) {
 	var flat struct {
 		Kind     string            `json:"kind"`

@@ -1,5 +1,5 @@
-// Package remoteagent lets processes of a test share one agent, such as a simulated rack: one process
-// serves it, the others are its clients.
+// Package remoteagent lets processes of a test share one agent, such as a simulated rack. One
+// process serves it, the others are its clients.
 package remoteagent
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 )
 
-// request is what a client asks.
+// request is the request of a client.
 type request struct {
 	Plug string `json:"plug"`
 	// Command is nil for a reading.
 	Command *agent.Command `json:"command,omitempty"`
 }
 
-// Handler serves an agent. It knows targets by their parameter plug. A command of a client that is
-// killed before it has the answer is executed nevertheless.
+// Handler serves an agent. It identifies targets by their parameter plug. A command of a client
+// that is killed before it has the answer is executed nevertheless.
 func Handler(a agent.Agent) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var asked request
@@ -51,7 +51,7 @@ func Handler(a agent.Agent) http.Handler {
 type Client struct {
 	// URL of the [Handler].
 	URL string
-	// HTTP sends the requests. Nil: a client that waits a minute for an answer.
+	// HTTP sends the requests. Default: a client that waits a minute for an answer.
 	HTTP *http.Client
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// admin returns the step that an admin's request requires, most important first; nil if the flow
-// goes on.
+// admin returns the step that an admin's request requires, most important first, or nil if the flow
+// continues.
 func (t transition) admin() Step {
 	if step := t.guard(); step != nil {
 		return step

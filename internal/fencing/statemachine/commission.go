@@ -26,8 +26,8 @@ func (t transition) dropAsked() Step {
 	return DropAnnotation{key, "the node is in a fence"}
 }
 
-// asked returns the step that begins a requested commission of a node whose last fence has ended;
-// nil: none is requested.
+// asked returns the step that begins a requested commission of a node whose last fence has ended,
+// or nil without a request.
 func (t transition) asked() Step {
 	const key = v1alpha1.AnnotationCommission
 	asked, ok := t.Fence.Annotations[key]
@@ -75,7 +75,7 @@ func (t transition) commissioning() Step {
 	return t.awaitNodeDown(devices)
 }
 
-// switchOffCommissioned returns the next step to switch a device off; nil if it was read off.
+// switchOffCommissioned returns the next step to switch a device off, or nil if it was read off.
 func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
@@ -124,8 +124,8 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 	return t.intend(OffIntent, d, level, agent.ActionOff)
 }
 
-// commissionObstacle returns why a node must not lose its power for a commission; empty: it may.
-// After the first device of a level, it may have lost it already.
+// commissionObstacle returns why a node must not lose its power for a commission, or "" if it may.
+// After the first device of a level, it may already have lost it.
 func (t transition) commissionObstacle(n Node, level int32) string {
 	begun := false
 	for _, d := range t.s.Devices {

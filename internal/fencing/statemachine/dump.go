@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// dumpWithin is the maximum age of a dump message when a pod is deleted because of it. After
-	// the dump the machine reboots: from its last message until its kubelet starts a container,
-	// more time passes.
+	// dumpWithin is the maximum age of a dump message when a pod is deleted because of it. The
+	// machine reboots after the dump, and needs longer than that from its last message until its
+	// kubelet starts a container.
 	dumpWithin = 5 * time.Second
-	// dumpOver is the time without a message after which a dump has ended: three of the intervals
-	// of 10 s at which fence_kdump_send sends.
+	// dumpOver is the time without a message after which a dump has ended: three times the 10 s
+	// interval of fence_kdump_send.
 	dumpOver = 30 * time.Second
 )
 
-// releaseDumpPods releases the pods of a node whose kernel has stopped and writes a dump; nil:
-// there are none to release now. It does not release their volumes, because our out-of-service
-// taint could be on the node when it comes back. They are released when the machine has lost its
-// power.
+// releaseDumpPods releases the pods of a node whose kernel has stopped and writes a dump. It
+// returns nil if there are no pods to release now. Their volumes are released only when the machine
+// has lost its power, because our out-of-service taint could be on the node when it comes back.
 func (t transition) releaseDumpPods(n Node) Step {
 	freed := t.Memory.progress.deleted
 	switch {
@@ -53,7 +52,7 @@ func (t transition) releaseDumpPods(n Node) Step {
 	return Release{Part: DeletePods, begin: deadline{t.Memory.looked, proofWithin}}
 }
 
-// awaitDumpEnd waits for the end of a dump; nil: no dump needs the power.
+// awaitDumpEnd waits for the end of a dump. It returns nil if no dump needs the power.
 func (t transition) awaitDumpEnd(n Node) Step {
 	if !t.Plan.Kdump || t.powerTouched() || t.s.DumpReleased == v1alpha1.ReleasedNo && (n.Ready || !t.heard(dumpOver)) {
 		return nil
@@ -80,8 +79,8 @@ func (t transition) dumpOfIncident() bool {
 	return t.Dump != (clock.Reading{}) && t.Dump.SinceAtLeast(t.Memory.begun) > 0
 }
 
-// lastOfDump is the time of the last message. A process that has received none, because an earlier
-// process has, counts from its own start.
+// lastOfDump returns the time of the last message, or the start of this process if an earlier one
+// has received that.
 func (t transition) lastOfDump() clock.Reading {
 	if t.dumpOfIncident() {
 		return t.Dump

@@ -52,7 +52,7 @@ func (t transition) givenUp() Step {
 }
 
 // reportDevicesOn reads the plugs of a working node that were left, perhaps because they could not
-// be read; nil: none of them was found on.
+// be read. It returns nil if all of them are off.
 func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
 		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
@@ -131,7 +131,7 @@ func (t transition) reopen(reason Reason, n Node, open func(*v1alpha1.Status, No
 	})
 }
 
-// restartAsked reports whether an admin wants another incident after this one.
+// restartAsked reports whether an admin has requested another incident after this one.
 func (t transition) restartAsked() bool {
 	return t.Fence.Annotations[v1alpha1.AnnotationRestart] == strconv.FormatInt(t.s.Incident, 10) && !t.stopAsked()
 }

@@ -19,19 +19,19 @@ type Input struct {
 	Policy Policy
 	// Trigger is the condition for which the node should be fenced now, or nil.
 	Trigger *v1alpha1.Trigger
-	// Dump is a time at or before the arrival of the last dump message from this node. Zero: this
-	// process has received none.
+	// Dump is a time at or before the arrival of the last dump message from this node. Zero if this
+	// process has received no message.
 	Dump clock.Reading
-	// Trouble is why this process does not get on with its step; without a reason: it does, or has not
-	// tried for long.
+	// Trouble is why this process makes no progress with its step. Its Reason is empty if it does,
+	// or has not tried for long.
 	Trouble Trouble
-	// Memory is what this process has seen and done.
+	// Memory has what this process has seen and done.
 	Memory Memory
 	// Now is read after everything else.
 	Now clock.Reading
 }
 
-// Trouble is what a record says of a step that fails again and again.
+// Trouble is what a record reports about a step that keeps failing.
 type Trouble struct{ Reason, Message string }
 
 // Policy has the answers of the policy about a fence.
@@ -47,7 +47,7 @@ type Answer struct {
 	Verdict Verdict
 	// Reason is a word in CamelCase, Message a sentence.
 	Reason, Message string
-	// After is when to ask again. Zero: when something has changed.
+	// After is when to ask again. Zero means when something has changed.
 	After time.Duration
 }
 
@@ -56,8 +56,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	Allow    Verdict = ""     // go on
-	Postpone Verdict = "wait" // for a time that is known
+	Allow    Verdict = ""     // continue
+	Postpone Verdict = "wait" // for a known time
 	Hold     Verdict = "hold" // until something changes
 	Deny     Verdict = "deny" // end this fence
 )

@@ -197,8 +197,8 @@ func (t transition) isolated() Step {
 }
 
 // ahead turns a wait before the power is taken into one in which the devices of the first level are
-// read shortly before its end. They must be read before they are commanded; the fence then need not
-// wait for that.
+// read shortly before its end. They must be read before they are commanded, and the fence then need
+// not wait for that.
 func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
 	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {
@@ -221,7 +221,7 @@ func (t transition) ahead(step Step) Step {
 	return wait
 }
 
-// reread makes every plug be restored again that an earlier try has left.
+// reread makes the fence restore every plug again that an earlier try has left.
 func reread(s *v1alpha1.Status) {
 	for i := range s.Devices {
 		d := &s.Devices[i]

@@ -9,16 +9,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// Memory is what one process has seen and done for one record. It is lost with the process, which
-// costs time only. It is a value: [Memory.After] returns the next one. Discard it when the
-// leadership is lost.
+// Memory has what one process has seen and done for one record. Losing it with the process costs
+// only time. It is a value: [Memory.After] returns the next one. Discard it when the leadership is
+// lost.
 type Memory struct {
 	since  clock.Reading // when this process began with the record
 	begun  clock.Reading // when it began with the incident
-	unsent string        // ID of the operation that it has recorded and not sent
+	unsent string        // ID of the operation that it has recorded but not sent
 
-	waits clock.Reading // since when it knows the wait in the record
-	own   v1alpha1.Wait // the wait that it has begun then; zero: another process has
+	waits clock.Reading // since when it has had the wait in the record
+	own   v1alpha1.Wait // the wait that it has begun then; zero if another process has
 	held  clock.Reading // when it last reported why nothing happens
 
 	node    Node
@@ -50,14 +50,14 @@ func (r *renewals) see(n Node) {
 	}
 }
 
-// deviceReading is what this process knows about a device.
+// deviceReading has what this process knows about a device.
 type deviceReading struct {
 	device string
 	called bool          // this process has called it
 	quiet  clock.Reading // when its last call ended
-	sent   string        // ID of the last command that its agent says to have sent to a plug that was not so yet
+	sent   string        // ID of the last command that its agent reports as sent, to a plug in the other state
 
-	power agent.Power   // empty: not read since
+	power agent.Power   // empty if not read since
 	began clock.Reading // when the last reading began
 	at    clock.Reading // when its answer arrived
 	first time.Time     // the first of several readings off in a row
@@ -75,7 +75,7 @@ type progress struct {
 	pods                    v1alpha1.Pods
 }
 
-// NewMemory returns the memory of a process that starts with a record, also after a restart.
+// NewMemory returns the memory of a process that starts with a record, even after a restart.
 func NewMemory(now clock.Reading) Memory {
 	return Memory{since: now, begun: now, waits: now, held: now}
 }
@@ -102,8 +102,8 @@ type Outcome struct {
 	// Failed is set if a write met a conflict or may not have been made (read the record again), or
 	// if a method failed. A failed look or part of the release is not reported, but repeated.
 	Failed bool
-	// Sent is set if the agent of a [Call] says that it has sent the command, to a plug that was not
-	// so yet. That proves nothing by itself.
+	// Sent is set if the agent of a [Call] reports that it has sent the command, to a plug in the
+	// other state. That proves nothing by itself.
 	Sent bool
 	// Node is the result of a look.
 	Node Node

@@ -28,11 +28,12 @@ const MaxDevices = 30
 
 // Plan is the resolved configuration of a node. A zero field means its default.
 type Plan struct {
-	// Unresolved is the reason why there is no plan; empty: there is one. Without a plan, no
+	// Unresolved is the reason why there is no plan, or empty if there is one. Without a plan, no
 	// configured action is done, and no device is given up.
 	Unresolved string
-	// Hash identifies the configuration. The first command to a device pins it: with another one,
-	// no further device is switched off in the incident. It must not be empty if there are devices.
+	// Hash identifies the configuration. The first command to a device pins it, so that no further
+	// device is switched off with another one in the incident. It must not be empty if there are
+	// devices.
 	Hash string
 
 	// Isolation has the methods of the isolation step, in order. The fence's own taint comes first.
@@ -77,14 +78,15 @@ type Plan struct {
 
 	// Retries is how often a step may be tried, and a device be commanded. Default: 3.
 	Retries int32
-	// Restarts is how often the flow may restart after an error. Default: 1; negative: never.
+	// Restarts is how often the flow may restart after an error. Default: 1. If negative, it never
+	// restarts.
 	Restarts int32
 }
 
-// PowerOn says whether what was switched off is switched on again.
+// PowerOn sets whether devices that were switched off are switched on again.
 type PowerOn string
 
-// Whether it is.
+// Values of PowerOn.
 const (
 	PowerOnAlways PowerOn = "always"
 	PowerOnNever  PowerOn = "never"  // the machine stays off, and that is fine
@@ -93,15 +95,15 @@ const (
 
 // Method is one method of the steps isolation and recovery.
 type Method struct {
-	// Name is what the admin calls it.
+	// Name is the admin's name for it.
 	Name string
-	// Device is what it switches: off in isolation, on in recovery. Nil: it is a method of the
+	// Device is switched off in isolation, and on in recovery. It is nil for a method of the
 	// cluster, such as clean-pods.
 	Device *Device
-	// Storage says that a node whose Device is off cannot reach the storage that pods use. Those
+	// Storage is set if a node whose Device is off cannot reach the storage that pods use. Those
 	// pods are released once all devices with Storage are proved off.
 	Storage bool
-	// Optional says that its failure does not fail the isolation step.
+	// Optional is set if its failure does not fail the isolation step.
 	Optional bool
 }
 
@@ -109,21 +111,21 @@ type Method struct {
 type Device struct {
 	// Name is its agent, address and plug. Two devices must not share one.
 	Name string
-	// Settle is how long after a call has ended, or was broken off, the device may still carry it
-	// out. Default: 30 s. A device that takes longer breaks the guarantees.
+	// Settle is how long after a call has ended, or was broken off, the device may still execute
+	// it. Default: 30 s. A device that takes longer breaks the guarantees.
 	Settle time.Duration
 	// Timeout is how long a call may take. Default: 30 s.
 	Timeout time.Duration
-	// Poll is for how long after a call it is read again and again before its answer counts:
-	// machines need a moment to go off. Default: 5 s. At most 2 s where another level can do it.
+	// Poll is how long the device is read after a call before its answer counts, because machines
+	// need a moment to go off. Default: 5 s, but at most 2 s if there is another level.
 	Poll time.Duration
-	// Known says that it was read on with this very configuration while the node was Ready. A
-	// device that is not known and reads off before it is commanded may be anybody's, and proves
-	// nothing.
+	// Known is set if it was read on with this very configuration while the node was Ready. A
+	// device that is not known and reads off before it is commanded may belong to any machine, and
+	// proves nothing.
 	Known bool
-	// Ambiguous says that it also reads off while the machine can go on later, as a virtual machine
-	// that is suspended. Off then proves something only after a command that this process has given,
-	// and that its agent says to have sent.
+	// Ambiguous is set if it also reads off while the machine can continue later, like a suspended
+	// virtual machine. Off then proves something only after a command of this process that its
+	// agent reports as sent.
 	Ambiguous bool
 }
 
@@ -184,7 +186,7 @@ func (p Plan) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// devices are those that a plan switches off: what recovery switches on was switched off by
+// devices returns those that a plan switches off. What recovery switches on was switched off by
 // isolation.
 func (p Plan) devices() []Device {
 	var all []Device
@@ -199,7 +201,7 @@ func (p Plan) devices() []Device {
 	return all
 }
 
-// device finds one by its name, and the level that it is of.
+// device finds a device by its name, and its level.
 func (p *Plan) device(name string) (d Device, ok bool) {
 	for _, level := range p.Levels {
 		for _, d := range level {

@@ -11,9 +11,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
-// switchOff returns the next step to switch a device off; nil if it was read off in this incident.
-// failed returns the step for a device that cannot be switched off. With further, another device
-// can replace it, and failed is called at once when it does not go off.
+// switchOff returns the next step to switch a device off, or nil if it was read off in this
+// incident. failed returns the step for a device that cannot be switched off. With further, another
+// device can replace it, and failed is called at once when it does not go off.
 func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
 	rec := recorded(t.s, d.Name)
 	switch {
@@ -24,7 +24,7 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, further, failed)
 	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
-		// The device was or may have been off in this incident, and is on: another person has
+		// The device was or may have been off in this incident, and is on, so another person has
 		// switched it on. It is not used again.
 		return failed(PowerFailed)
 	}
@@ -130,7 +130,7 @@ func (t transition) call(rec v1alpha1.Device) Step {
 	return Call{Device: rec.Device, Op: *rec.Op, begin: deadline{t.Memory.looked, callWithin}}
 }
 
-// cancel takes back a command that was recorded and not sent. The device counts as touched: it is
+// cancel removes a command that was recorded but not sent. The device counts as touched, so it is
 // read before the fence ends.
 func cancel(name string) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) {
@@ -252,7 +252,7 @@ func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Ste
 
 // rest returns nil if a wait before the power is taken is over, otherwise a step. The wait is also
 // over when all devices of a level read off that did not when it began, such as cloud instances
-// that stop slowly. That proves nothing, but the wait has no purpose any more.
+// that stop slowly. That proves nothing, but the wait no longer has a purpose.
 func (t transition) rest(whole time.Duration, why string) Step {
 	left := t.left(whole)
 	if left <= 0 {
@@ -280,7 +280,7 @@ func (t transition) rest(whole time.Duration, why string) Step {
 	return wait
 }
 
-// callOf is the maximum duration of another process's call to a device.
+// callOf returns the maximum duration of another process's call to a device.
 func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
 	timeout := d.timeout()
 	if rec.Op != nil {
@@ -312,7 +312,8 @@ func (t transition) powering() Step {
 	return t.enter(AllOff, v1alpha1.PhaseVerifying)
 }
 
-// unclear waits for an admin, or for the node, while a device reads off that may be of a suspended machine.
+// unclear waits for an admin, or for the node, while the device of a machine that may be suspended
+// reads off.
 func (t transition) unclear(d Device) Step {
 	n, step := t.present(lookEvery / 2)
 	switch {

@@ -17,10 +17,10 @@ const (
 	IsolationFailed    Reason = "IsolationFailed"    // the step is out of tries
 	NodeIsolated       Reason = "NodeIsolated"       // the step is done
 	PowerWaitOver      Reason = "PowerWaitOver"      // the node did not return
-	AlreadyReleased    Reason = "AlreadyReleased"    // after a restart of the flow: all that is left is power
+	AlreadyReleased    Reason = "AlreadyReleased"    // after a restart of the flow: only power is left to restore
 	OffIntent          Reason = "OffIntent"          // a command is about to be sent
 	OffSeen            Reason = "OffSeen"            // the device reads off, twice
-	OffSpent           Reason = "OffSpent"           // the device reads on, and nothing is under way any more
+	OffSpent           Reason = "OffSpent"           // the device reads on, and nothing is under way
 	OffUnread          Reason = "OffUnread"          // the device cannot be read
 	OffUnclear         Reason = "OffUnclear"         // the device reads off, which proves nothing: it is ambiguous
 	IntentCancelled    Reason = "IntentCancelled"    // the command that was about to be sent was not
@@ -30,12 +30,12 @@ const (
 	PassUnread         Reason = "PassUnread"         // a feed cannot be read, and is tried again
 	Contradicted       Reason = "Contradicted"       // a feed is on that was off
 	WrongPlugSuspected Reason = "WrongPlugSuspected" // all feeds are off, and the node still works
-	Confirmed          Reason = "Confirmed"          // an admin says that the machine is without power
+	Confirmed          Reason = "Confirmed"          // an admin confirms that the machine is without power
 	Verified           Reason = "Verified"           // all feeds are off, and the node does not answer
 	ReleaseBegun       Reason = "ReleaseBegun"       // from here on pods are deleted
 	PodsDeleted        Reason = "PodsDeleted"        // all pods of the node are deleted
 	WorkloadsFreed     Reason = "WorkloadsFreed"     // the release is done
-	TaintRemoved       Reason = "TaintRemoved"       // the out-of-service taint is not on the node any more
+	TaintRemoved       Reason = "TaintRemoved"       // the out-of-service taint is gone from the node
 	OnIntent           Reason = "OnIntent"           // a command is about to be sent
 	OnSeen             Reason = "OnSeen"             // the device reads on
 	LeftOff            Reason = "LeftOff"            // the device stays as it is
@@ -55,8 +55,8 @@ const (
 	Stopped            Reason = "Stopped"            // an admin ends the fence
 	Paused             Reason = "Paused"             // an admin interrupts the fence
 	Resumed            Reason = "Resumed"            // an admin lets it continue
-	Held               Reason = "Held"               // nothing happens, and the record says why
-	TriggerJoined      Reason = "TriggerJoined"      // another condition asks for the same
+	Held               Reason = "Held"               // nothing happens, and the record shows why
+	TriggerJoined      Reason = "TriggerJoined"      // another condition also requires the fence
 	IncidentReopened   Reason = "IncidentReopened"   // the next incident of the node
 
 	CommissionBegun  Reason = "CommissionBegun"  // a commission: the devices of a working node are tried

@@ -99,8 +99,8 @@ func (t transition) recovering() Step {
 	)
 }
 
-// failed restarts the flow, as often as configured. Proofs stay: a device that was off is not
-// switched off again.
+// failed restarts the flow, as often as configured. Proofs stay, so that a device that was off is
+// not switched off again.
 func (t transition) failed() Step {
 	n, step := t.present(lookEvery / 2)
 	switch {

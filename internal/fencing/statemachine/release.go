@@ -74,7 +74,7 @@ func (t transition) workloadsFreed() Step {
 	})
 }
 
-// freed waits until the caches of other controllers have seen that our taint is gone.
+// freed waits until the caches of other controllers no longer have our taint.
 func (t transition) freed(then func() Step) Step {
 	if passed := t.Now.SinceAtLeast(t.Memory.progress.freed); passed < watchLag {
 		return Wait{For: watchLag - passed, Why: "other controllers have to see that the taint is gone"}
@@ -131,8 +131,8 @@ func (t transition) confirmed() bool {
 	return false
 }
 
-// releaseStorage releases the pods whose storage the node cannot reach any more; nil when they are
-// released.
+// releaseStorage releases the pods whose storage the node can no longer reach. It returns nil when
+// they are released.
 func (t transition) releaseStorage(devices []string) Step {
 	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
 		return nil

@@ -7,10 +7,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
-// restoring switches on every device that the fence has switched off, or may have. One that it has found
-// off is left: a person may be working on the machine. First it removes our out-of-service taint, which
-// would detach volumes from a running machine. The last device comes first: devices of a level may get
-// their power from those of the next one, as a BMC does.
+// restoring switches on every device that the fence has switched off, or may have. It leaves a
+// device that it has found off, because a person may be working on the machine. First it removes
+// our out-of-service taint, which would detach volumes from a running machine. The last device
+// comes first, because devices of a level may get their power from those of the next one, as a BMC
+// does.
 func (t transition) restoring() Step {
 	if t.s.Taints.OutOfService == v1alpha1.TaintOurs {
 		return t.untaint()
@@ -62,8 +63,8 @@ func (t transition) restored() Step {
 	return t.enter(NodeRemoved, v1alpha1.PhaseFinal)
 }
 
-// deleteNode deletes the Node, unless it works again, or another client was first: another process of
-// ours, whose answer was lost, or an autoscaler.
+// deleteNode deletes the Node, unless it works again or another client was first: another process
+// of ours, whose answer was lost, or an autoscaler.
 func (t transition) deleteNode() Step {
 	n, look := t.node(lookEvery / 2)
 	switch {
@@ -77,8 +78,8 @@ func (t transition) deleteNode() Step {
 	return Act{DeleteNode}
 }
 
-// restore returns the next step to switch a device on, or to leave it off and say so in the record;
-// nil: done.
+// restore returns the next step to switch a device on, or to leave it off and record that. It
+// returns nil when that is done.
 func (t transition) restore(rec v1alpha1.Device) Step {
 	switch rec.State {
 	case v1alpha1.DeviceUntouched, v1alpha1.DeviceOn, v1alpha1.DeviceLeftOff:
@@ -104,8 +105,8 @@ func (t transition) restore(rec v1alpha1.Device) Step {
 	case rec.State == v1alpha1.DeviceOffIntent && seen.power == agent.PowerOff && proves(d, rec, seen):
 		return t.offSeen(rec.Device, seen)
 	}
-	// While a command may still take effect, a reading proves nothing, even if it is as
-	// commanded: it may have read so before.
+	// While a command may still take effect, a reading proves nothing, even if it is as commanded,
+	// because the device may have read so before.
 	if step := t.quiet(d, rec, seen); step != nil {
 		return step
 	}

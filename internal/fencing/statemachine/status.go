@@ -46,7 +46,7 @@ func enter(s *v1alpha1.Status, phase v1alpha1.Phase) {
 	}
 }
 
-// device returns the record of a device; nil: it was not touched in this incident.
+// device returns the record of a device, or nil if it was not touched in this incident.
 func device(s *v1alpha1.Status, name string) *v1alpha1.Device {
 	for i := range s.Devices {
 		if s.Devices[i].Device == name {
@@ -64,8 +64,8 @@ func recorded(s *v1alpha1.Status, name string) v1alpha1.Device {
 	return v1alpha1.Device{}
 }
 
-// prove records a reading or a confirmation. A device has one entry for off and one for on: later
-// readings replace all but the first two.
+// prove records a reading or a confirmation. A device has one entry for off and one for on, in
+// which later readings replace all but the first two.
 func prove(s *v1alpha1.Status, e v1alpha1.Evidence) {
 	for i := range s.Evidence {
 		old := &s.Evidence[i]
@@ -118,7 +118,8 @@ func off(s *v1alpha1.Status) (off, unknown []string) {
 	return off, unknown
 }
 
-// foundOff says which plugs stay off because the fence has not switched them off; empty: none.
+// foundOff names the plugs that stay off because the fence has not switched them off, or returns
+// "".
 func foundOff(s *v1alpha1.Status) string {
 	var plugs []string
 	for _, d := range s.Devices {

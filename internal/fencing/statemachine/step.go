@@ -19,7 +19,7 @@ type Write struct {
 }
 
 // Look reads the Node and its Lease in kube-node-lease from the API server, not from a cache. Read
-// the record with them, as a change of its annotations must be considered first.
+// the record with them, because a change of its annotations must be considered first.
 type Look struct{}
 
 // Read reads devices concurrently. A device that does not answer in time is unknown.
@@ -32,7 +32,7 @@ type Call struct {
 	begin  deadline
 }
 
-// Late reports whether the call must not start any more, as the node was read too long ago. Then
+// Late reports whether the call must no longer start, because the node was read too long ago. Then
 // decide again. Call it at the last moment.
 func (c Call) Late(now clock.Reading) bool { return c.begin.passed(now) }
 
@@ -45,21 +45,21 @@ const (
 	MarkUnschedulable = "mark-unschedulable" // put the fence's own taint on the node
 	MarkSchedulable   = "mark-schedulable"   // remove it
 	DeleteNode        = "delete-node"        // delete the Node, if it has the UID of the record
-	Commission        = "commission"         // write down at the Node which devices were proved to be its own
+	Commission        = "commission"         // record at the Node which devices were proved to be its own
 )
 
 // Release is a part of the release of the node's workloads.
 type Release struct {
 	Part ReleasePart
-	// Storage restricts it to the pods that use the storage of these devices, which the node cannot
-	// reach any more.
+	// Storage restricts it to the pods that use the storage of these devices, which the node can no
+	// longer reach.
 	Storage []string
 	begin   deadline
 }
 
-// Late reports whether nothing more may be deleted or tainted, as the proof is too old. Then return
-// the progress and decide again. Call it before each request. A part that removes nothing is never
-// late.
+// Late reports whether nothing more may be deleted or tainted, because the proof is too old. Then
+// return the progress and decide again. Call it before each request. A part that removes nothing is
+// never late.
 func (r Release) Late(now clock.Reading) bool {
 	return (r.Part == Taint || r.Part == DeletePods) && r.begin.passed(now)
 }
@@ -80,8 +80,8 @@ const (
 	Untaint ReleasePart = "Untaint"
 )
 
-// Wait waits for the time For, or until the record, the node or the configuration has changed.
-// Zero: only for a change.
+// Wait waits for the time For, or until the record, the node or the configuration has changed. If
+// For is zero, it waits only for a change.
 type Wait struct {
 	For time.Duration
 	Why string

@@ -36,7 +36,7 @@ const (
 	lookEvery  = 10 * time.Second
 	lookSeldom = time.Minute
 	// podLag is the time after which other controllers have seen that pods are gone. A controller
-	// that evicts pods because of a taint deletes the pods that it knows, by name.
+	// that evicts pods because of a taint deletes those in its cache by name.
 	podLag = 250 * time.Millisecond
 	// watchLag is how long the caches of other controllers may still show a removed taint.
 	watchLag = 2 * time.Second
@@ -119,7 +119,8 @@ func (t transition) enter(reason Reason, phase v1alpha1.Phase, changes ...func(*
 }
 
 // abort returns the write that enters Restoring before the workloads were released. A stop is
-// permanent: later reasons do not replace it, and if it leaves devices off, none is switched on.
+// permanent: later reasons do not replace it, and if it leaves devices off, no device is switched
+// on.
 func (t transition) abort(reason Reason, why v1alpha1.Abort, changes ...func(*v1alpha1.Status)) Step {
 	if stopped(t.s.Abort) {
 		why = v1alpha1.AbortStopHold
@@ -133,8 +134,8 @@ func (t transition) give(kind v1alpha1.WaitKind) func(*v1alpha1.Status) {
 	return func(s *v1alpha1.Status) { s.Wait = &v1alpha1.Wait{Kind: kind, Since: since} }
 }
 
-// left returns the rest of the wait in the record, by the clock of this process since it knows the
-// wait. If another process has begun the wait, more may have passed by the wall clocks. This
+// left returns the rest of the wait in the record, by the clock of this process since it has had
+// the wait. If another process has begun the wait, more may have passed by the wall clocks. This
 // process waits for the whole time at most.
 func (t transition) left(whole time.Duration) time.Duration {
 	if t.s.Wait == nil {
@@ -147,13 +148,13 @@ func (t transition) left(whole time.Duration) time.Duration {
 	return whole - min(whole, max(0, passed))
 }
 
-// hold returns the write that says why nothing happens, unless the record says it, and otherwise
-// the wait for a change. Another message for the same reason is written now and then; messages that
+// hold returns the write that records why nothing happens, or the wait for a change if the record
+// has that already. Another message for the same reason is written now and then; messages that
 // differ only in numbers are the same.
 func (t transition) hold(reason, message string, wait time.Duration) Step {
 	since := metav1.NewTime(t.Now.Wall.Truncate(time.Second))
 	h := t.s.Hold
-	if h != nil && h.Reason == t.Trouble.Reason { // it has to be over first
+	if h != nil && h.Reason == t.Trouble.Reason { // it must end first
 		return Wait{For: or(wait, lookEvery), Why: message}
 	}
 	same := h != nil && h.Reason == reason
@@ -170,8 +171,8 @@ func (t transition) hold(reason, message string, wait time.Duration) Step {
 	return Wait{For: or(wait, lookEvery), Why: message}
 }
 
-// trouble returns the write that says that this process does not get on, unless the record says it. The
-// fence continues: the next try may succeed.
+// trouble returns the write that records that this process makes no progress, unless the record has
+// that. The fence continues, because the next try may succeed.
 func (t transition) trouble() Step {
 	trouble := t.Trouble
 	if trouble.Reason == "" || t.s.Phase == "" || t.s.Phase.Ended() ||
@@ -205,8 +206,8 @@ func (t transition) node(age time.Duration) (Node, Step) {
 	return m.node, nil
 }
 
-// present is node, but for a node that is gone it returns the step that ends the fence: pods of a node of
-// its name may be another machine's.
+// present is like node, but returns the step that ends the fence if the node is gone, because pods
+// of a node of its name may be another machine's.
 func (t transition) present(age time.Duration) (Node, Step) {
 	n, step := t.node(age)
 	if step == nil && t.gone(n) {
@@ -215,7 +216,7 @@ func (t transition) present(age time.Duration) (Node, Step) {
 	return n, step
 }
 
-// gone reports whether the fenced machine has no node any more. It may now belong to another node.
+// gone reports whether the fenced machine no longer has a node. It may now belong to another node.
 func (t transition) gone(n Node) bool { return n.Missing || n.Leaving || n.UID != t.s.NodeUID }
 
 // cleared reports whether the reason for the fence is over.
@@ -225,7 +226,7 @@ func (t transition) cleared(n Node) bool { return n.Ready && !n.Failing }
 func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
 
 // back reports whether the node works: its Lease was renewed between two looks in this phase, after
-// the last command. So its conditions are not from before it lost its power.
+// the last command, so that its conditions are not from before it lost its power.
 func (t transition) back(n Node) bool {
 	return !t.gone(n) && t.cleared(n) && t.Memory.sinceChange.renewed
 }
@@ -320,9 +321,9 @@ func (t transition) resolved() Step {
 	return t.hold("NotConfigured", t.Plan.Unresolved, 0)
 }
 
-// operation returns the next operation. Jobs of the controller have its ID as their name. It has the
-// UID of the record, as incidents and operations are counted from 1 again in the next record of the
-// node: the Job of another operation must not be taken for its own.
+// operation returns the next operation. Jobs of the controller have its ID as their name. It has
+// the UID of the record, because the next record of the node counts incidents and operations from 1
+// again, and the Job of another operation must not be mistaken for its own.
 func (t transition) operation(action agent.Action, d Device) v1alpha1.Op {
 	uid := strings.ReplaceAll(string(t.Fence.UID), "-", "")
 	seq := t.s.Operations + 1

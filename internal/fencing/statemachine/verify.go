@@ -19,7 +19,7 @@ func (t transition) verifying() Step {
 	case !t.off(devices):
 		return t.fail(PowerFailed)
 	case p.on:
-		// Never a second command: a person wants this machine on, or the device is not its own.
+		// Never a second command: a person keeps this machine on, or the device is not its own.
 		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
 	case p.unknown:
 		if step := t.unreadable(p.oldest); step != nil {
@@ -116,7 +116,7 @@ func (t transition) suspect(s *v1alpha1.Status) {
 	)
 }
 
-// pass is what is known about all devices of a level.
+// pass has what is known about all devices of a level.
 type pass struct {
 	on, unknown, missing bool          // a device reads on, cannot be read, was not read since the last command
 	twice                bool          // all were read off twice in a row

@@ -1,4 +1,4 @@
-// Package kubetest has a fake authorizer, for tests of what programs do and say when they lack a right.
+// Package kubetest has a fake authorizer for tests of what programs do and report when they lack a right.
 package kubetest
 
 import (
@@ -20,8 +20,8 @@ type Fake interface {
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 }
 
-// AnswerReviews has a fake clientset answer SelfSubjectAccessReviews. Its user may ask, and has the
-// rights that are allowed.
+// AnswerReviews makes a fake clientset answer SelfSubjectAccessReviews. Its user may ask, and has
+// the rights that are allowed.
 func AnswerReviews(client Fake, allowed func(of *authorizationv1.ResourceAttributes) bool) {
 	client.PrependReactor("create", reviews, func(a clienttesting.Action) (bool, runtime.Object, error) {
 		return answered(a, allowed)
@@ -37,16 +37,16 @@ func answered(a clienttesting.Action, allowed func(of *authorizationv1.ResourceA
 	return true, r, nil
 }
 
-// Authorizer refuses requests to fakes that their user lacks the right to, and answers reviews alike.
-// The zero value refuses nothing. Safe for concurrent use.
+// Authorizer refuses requests to fakes for which their user lacks the right, and answers reviews
+// accordingly. The zero value refuses nothing. It is safe for concurrent use.
 type Authorizer struct {
 	mu    sync.Mutex
 	lacks map[string]bool // guarded by mu
 	asked int             // guarded by mu
 }
 
-// Lack has the user lack these rights, and no others. Each is a verb and a resource, such as "patch
-// pods/status".
+// Lack makes the user lack these rights and no others. Each is a verb and a resource, such as
+// "patch pods/status".
 func (a *Authorizer) Lack(rights ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +56,7 @@ func (a *Authorizer) Lack(rights ...string) {
 	}
 }
 
-// Guard has fakes refuse what the user lacks.
+// Guard makes fakes refuse requests for which the user lacks the right.
 func (a *Authorizer) Guard(clients ...Fake) {
 	for _, c := range clients {
 		c.PrependReactor("create", reviews, a.review)
@@ -64,7 +64,7 @@ func (a *Authorizer) Guard(clients ...Fake) {
 	}
 }
 
-// Reviews is how many reviews were answered.
+// Reviews returns how many reviews were answered.
 func (a *Authorizer) Reviews() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,7 +99,7 @@ func (a *Authorizer) review(action clienttesting.Action) (bool, runtime.Object, 
 	})
 }
 
-// Grants are what a log says to grant, one for each line.
+// Grants returns the rights that a log asks to grant, one for each line.
 func Grants(logs *observer.ObservedLogs) (all []string) {
 	for _, l := range logs.FilterMessage("rights are missing: grant all of them").All() {
 		all = append(all, fmt.Sprint(l.ContextMap()["grant"]))

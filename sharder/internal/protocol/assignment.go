@@ -2,7 +2,7 @@ package protocol
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Assignment is what one version of a root, an object with a record of its own, means to one shard.
+// Assignment is what one version of a root, an object with its own record, means to one shard.
 type Assignment int
 
 const (
@@ -10,7 +10,7 @@ const (
 	AssignedElsewhere Assignment = iota
 	// AssignedHere means that the root is assigned to the shard in this epoch: it may work.
 	AssignedHere
-	// AssignedDraining means that the root is assigned, and the sharder wants it back.
+	// AssignedDraining means that the root is assigned, and the sharder asks for it back.
 	AssignedDraining
 	// AssignedFormerEpoch means that the root is assigned to the shard in another epoch. The
 	// sharder sees every change of an epoch and assigns the root again.

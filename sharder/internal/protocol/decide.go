@@ -21,10 +21,10 @@ const (
 type Claim struct {
 	OwnerEpoch
 	EpochState
-	// Current says that the shard holds its Lease in this epoch, or did until recently. It can then
-	// be given objects, and be asked to let go.
+	// Current means that the shard holds its Lease in this epoch, or did until recently, so that it
+	// can be given objects, and be asked to let go.
 	Current bool
-	// Renewing says that the shard renews its Lease, as of now.
+	// Renewing means that the shard renews its Lease, as of now.
 	Renewing bool
 }
 
@@ -35,14 +35,14 @@ type Situation struct {
 	Target Claim
 	// Owner is the state of the epoch in the root's record.
 	Owner EpochState
-	// Resident says that the owner in the root's record, in that epoch, is a member of the ring.
+	// Resident means that the owner in the root's record, in that epoch, is a member of the ring.
 	Resident bool
 	// Claims are the epochs in Left of the root's record. Without a valid record, they are those
 	// that owned the root under any membership since the ring last settled.
 	Claims []Claim
 }
 
-// Vacancy says why no living shard owns the root; empty: one does, or may.
+// Vacancy returns why no living shard owns the root, or "" if one does or may.
 func (s Situation) Vacancy() string {
 	switch {
 	case !s.Recorded:
@@ -185,16 +185,16 @@ func Decide(s Situation) Decision {
 	return Decision{Verb: Keep}
 }
 
-// successorRecord returns the record that lets the owner hand the root over to the target itself.
+// successorRecord returns the record that lets the owner itself hand the root over to the target.
 // It returns nil if the owner must let go and the sharder assigns the root: if the root may have
 // children, if others are left to ask, if the target is not current, or if the owner is not a
 // member.
 //
 // A drain may be carried out at any time while the root stays as it was. By then the ring may have
-// settled with the root where it is, and the history may have forgotten the target. If the record
-// were then lost, the target would not be asked. A member that keeps the root is safe: only former
-// members can come before it on the ring, and the history names those until their epochs have
-// ended.
+// settled with the root where it is, and the history may have forgotten the target, so that it
+// would not be asked if the record were lost. A member that keeps the root is safe, because only
+// former members can come before it on the ring, and the history names those until their epochs
+// have ended.
 func (s Situation) successorRecord() *Record {
 	if s.family || len(s.Record.Left) > 0 || !s.Resident || !s.Target.Current {
 		return nil
@@ -204,7 +204,7 @@ func (s Situation) successorRecord() *Record {
 	return &r
 }
 
-// recordWithoutSuccessor returns the record without its successor; nil: it has none.
+// recordWithoutSuccessor returns the record without its successor, or nil if it has none.
 func (s Situation) recordWithoutSuccessor() *Record {
 	if s.Record.Next == nil {
 		return nil
@@ -215,7 +215,8 @@ func (s Situation) recordWithoutSuccessor() *Record {
 }
 
 // next decides for a root that only shards with a claim may be working on. It asks them one after
-// another: each becomes the owner of a drained root, and acknowledges without having worked on it.
+// another: each becomes the owner of a drained root, and acknowledges that without having worked on
+// it.
 func (s Situation) next() Decision {
 	for _, c := range s.Claims {
 		// first, so that all reads are waited for together
@@ -240,7 +241,7 @@ func (s Situation) next() Decision {
 	case len(ask) == 0:
 		return Decision{Verb: Assign, Label: target.Shard, Record: s.owned(target, nil)}
 	}
-	// The target may have worked on the root too: it must be asked if the ring changes meanwhile.
+	// The target may have worked on the root, so it must be asked if the ring changes meanwhile.
 	left := append(ask[1:len(ask):len(ask)], target)
 	record := s.owned(ask[0], left)
 	record.Probed = true
@@ -267,10 +268,10 @@ func (s Situation) First(owner Claim) (Situation, Decision) {
 	return s, Decide(s)
 }
 
-// annulled returns the record that replaces one with an epoch that never began: the record was
-// forged, or etcd was restored. The true record is lost, so all possible owners must be asked. That
-// includes the shard in the forged epoch, which may begin before this is written. If a Lease read
-// after the write still has no such epoch, that shard never works by the forged record.
+// annulled returns the record that replaces one with an epoch that never began, because it was
+// forged, or etcd was restored. The true record is lost, so all possible owners must be asked.
+// These include the shard in the forged epoch, which may begin before this is written. If a Lease
+// read after the write still has no such epoch, that shard never works by the forged record.
 func (s Situation) annulled() *Record {
 	r := s.Record
 	r.State, r.Probed, r.Next, r.ChildFloor, r.Childless = StateFree, true, nil, nil, nil
@@ -299,11 +300,11 @@ func (s Situation) Without(t OwnerEpoch, owners []Claim) Situation {
 // carried out.
 func (d Decision) MovesChildren() bool { return d.Verb == Assign || d.Verb == Gather }
 
-// Origin is where the children of a root are that needs an owner.
+// Origin is where the children are of a root that needs an owner.
 type Origin struct {
-	// Any says that they may be with any shard.
+	// Any means that they may be with any shard.
 	Any bool
-	// Shard, if Any is false, is the only member that may have children of the root; empty: none.
+	// Shard, if Any is false, is the only member, if any, that may have children of the root.
 	// Children may also be with shards that are not members.
 	Shard string
 }

@@ -1,5 +1,5 @@
 // Package protocol decides who may work on an object of a ring. It is pure: it reads objects,
-// records and versions, and returns what to do. It sends nothing, waits for nothing and has no
+// records and versions, and returns what to do, but sends nothing, waits for nothing and has no
 // client.
 //
 // For the assigner, [Decide] turns a [Situation] into a [Decision]. For a shard, [Self] returns the

@@ -6,25 +6,27 @@ type DrainState int
 const (
 	// Accepting means that no acknowledgement is in progress.
 	Accepting DrainState = iota
-	// Closing means that no new work begins. Work in flight may continue; nothing has been sent.
+	// Closing means that no new work begins. Work in flight may continue, and nothing has been
+	// sent.
 	Closing
-	// AckUncertain means that the root may have been acknowledged. Only a live read can tell.
+	// AckUncertain means that the root may have been acknowledged, which only a live read shows.
 	AckUncertain
-	// AckUnseen means that the root was acknowledged at an unknown version: client-go's fakes have
-	// none. A cache must show it.
+	// AckUnseen means that the root was acknowledged at an unknown version, as by client-go's
+	// fakes. A cache must show it.
 	AckUnseen
 )
 
-// Handover is what a shard knows of a root, and what its next step depends on.
+// Handover is the state of a root at a shard, on which the shard's next step depends.
 type Handover struct {
 	DrainState DrainState
 	Floor      string
-	// AtWork says that work is in flight in any controller of this process. Overdue says that the
+	// AtWork means that work is in flight in any controller of this process. Overdue means that the
 	// time it had to end is over.
 	AtWork, Overdue bool
-	// Pending says that a request of work that has ended may still be carried out.
+	// Pending means that a request of work that has ended may still be carried out.
 	Pending bool
-	// Assignment and Version are those of the newest copy; AssignedElsewhere if there is none.
+	// Assignment and Version are those of the newest copy. Without a copy, Assignment is
+	// AssignedElsewhere.
 	Assignment Assignment
 	Version    string
 }
@@ -45,8 +47,8 @@ const (
 	ReturnObject    DrainAction = "send back"  // remove the label: the sharder does not see the object
 )
 
-// NextAction returns the next step. A copy from before the last acknowledgement is ignored. A copy
-// may be out of date: the API server then refuses what is sent.
+// NextAction returns the next step. A copy from before the last acknowledgement is ignored. If a
+// copy is out of date, the API server refuses what is sent.
 func (h Handover) NextAction() DrainAction {
 	current := Reaches(h.Version, h.Floor)
 	switch h.DrainState {

@@ -155,7 +155,7 @@ const (
 )
 
 // Bounded returns a history of at most limit bytes, unless the shards alone need more. A longer
-// history forgets which objects the earlier shards owned: each of them may then have owned any
+// history forgets which objects the earlier shards owned, so that each of them may have owned any
 // object, unless over reports that its epoch has ended.
 func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 	last := len(h.Memberships) - 1
@@ -181,7 +181,7 @@ func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 type step struct {
 	Join  []OwnerEpoch `json:"join,omitempty"` // or return in another epoch
 	Leave []string     `json:"leave,omitempty"`
-	// Of are the UIDs of the objects that this step is about; empty: all objects.
+	// Of are the UIDs of the objects that this step is about, or empty for all objects.
 	Of []types.UID `json:"of,omitempty"`
 }
 

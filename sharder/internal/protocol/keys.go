@@ -37,7 +37,7 @@ func (n Keys) isRecord(annotation string) bool {
 	return ok && strings.HasSuffix(resource, suffix)
 }
 
-// ShardOf returns the value of the shard label, empty if there is none.
+// ShardOf returns the value of the shard label, or "" without a label.
 func (n Keys) ShardOf(o metav1.Object) string { return o.GetLabels()[n.Shard] }
 
 // RingProblems returns the rules that the name of a ring breaks. The name is part of label keys and

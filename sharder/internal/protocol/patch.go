@@ -15,14 +15,14 @@ import (
 // FieldManager is the field manager of the sharder's patches.
 const FieldManager = "bellwether-sharder"
 
-// HangsAfter is how long an attempt takes that holds up a worker too long, as one does whose patch
+// HangsAfter is the time from which an attempt holds up a worker too long, as one does whose patch
 // waits for a webhook that cannot be reached.
 const HangsAfter = time.Second
 
 // MergePatch returns the JSON merge patch that sets an object's labels and record. The API server
-// refuses it unless the object has this UID and version: a decision on a stale object must not be
-// carried out. An empty shard removes the label; a nil record leaves the record as it is. With a
-// record, the patch also removes the annotations in removed.
+// refuses it unless the object has this UID and version, because a decision on a stale object must
+// not be carried out. An empty shard removes the label, and a nil record leaves the record as it
+// is. With a record, the patch also removes the annotations in removed.
 func (n Keys) MergePatch(uid types.UID, version, shard string, drained bool, r *Record, removed ...string) []byte {
 	labels := map[string]any{n.Shard: nil, n.Drain: nil}
 	if shard != "" {
@@ -59,7 +59,7 @@ func (n Keys) StripPatch(o metav1.Object) []byte {
 	)
 }
 
-// ErrPutBack means that a write has succeeded and has not had its effect.
+// ErrPutBack means that a write has succeeded but has not had its effect.
 var ErrPutBack = errors.New("the API server has stored something else, as an admission webhook may make it do")
 
 // Applied returns [ErrPutBack] unless the answer to a patch has the labels and annotations that the
@@ -85,9 +85,9 @@ func Applied(patch []byte, answer metav1.Object) error {
 	return nil
 }
 
-// IsOutdated reports whether an error says that the object has changed since it was read, or was
-// replaced by another of the same name. The caller must then decide again. A refusal by a policy or
-// schema may have the same code, and is not such an error.
+// IsOutdated reports whether an error means that the object has changed since it was read, or was
+// replaced by another of the same name, so that the caller must decide again. A refusal by a policy
+// or schema may have the same code, but is not such an error.
 func IsOutdated(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true

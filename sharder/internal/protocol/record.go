@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record says who may work on an object. It is the value of the owner annotation. The labels follow
-// from the record, never the record from the labels.
+// Record states which shard may work on an object. It is the value of the owner annotation. The
+// labels follow from the record, never the record from the labels.
 type Record struct {
 	// UID is that of the object that the record was written for. A copy on another object is
 	// invalid.
 	UID types.UID `json:"uid"`
-	// Shard is the identity of the owner. LeaseUID and Epoch say in which epoch it may work.
+	// Shard is the identity of the owner. LeaseUID and Epoch identify the epoch in which it may
+	// work.
 	Shard    string    `json:"shard"`
 	LeaseUID types.UID `json:"leaseUID"`
 	Epoch    int64     `json:"epoch"`
@@ -25,33 +26,34 @@ type Record struct {
 	// Left are the epochs that must still acknowledge that they do not work on the object before
 	// another shard may.
 	Left []OwnerEpoch `json:"left,omitempty"`
-	// Probed says that there was a time without a record: other shards may have worked on the
-	// object since the last assignment.
+	// Probed means that the object was without a record for a time, so other shards may have worked
+	// on it since the last assignment.
 	Probed bool `json:"probed,omitempty"`
 	// Next is the successor: the epoch to which the owner hands the object over when it is asked to
-	// let go. Nil: the owner lets go, and the sharder assigns the object. Next counts only while
-	// the value of the drain label is this record's seal ([Keys.SuccessorOf]), so that a drain
-	// label set by others does not hand the object over.
+	// let go. If it is nil, the owner lets go, and the sharder assigns the object. Next counts only
+	// while the value of the drain label is this record's seal ([Keys.SuccessorOf]), so that a
+	// drain label set by others does not hand the object over.
 	Next *OwnerEpoch `json:"next,omitempty"`
-	// Crashes counts the owners in a row whose process died soon after the object was assigned to them.
-	// Nil: zero.
+	// Crashes counts the owners in a row whose process died soon after the object was assigned to
+	// them. Nil means zero.
 	Crashes *Crashes `json:"crashes,omitempty"`
-	// ChildFloor is, for each resource of children, the version that a cache must have reached
-	// before work may begin; empty: any. Children of a resource that is missing here may be
-	// anywhere. The keys are group resources, such as "replicasets.apps".
+	// ChildFloor is, for each resource of children, the version, if any, that a cache must have
+	// reached before work may begin. Children of a resource that is missing here may be anywhere.
+	// The keys are group resources, such as "replicasets.apps".
 	ChildFloor map[string]string `json:"childFloor,omitempty"`
-	// Childless is, for each resource without children when the root was assigned, a version at which
-	// there were none. A cache that has not reached it may still show children that the former owner
-	// has deleted. Where there are children, ChildFloor is above all deletions: the children were
-	// moved later.
+	// Childless is, for each resource without children when the root was assigned, a version at
+	// which there were none. A cache that has not reached it may still show children that the
+	// former owner has deleted. Where there are children, ChildFloor is above all deletions,
+	// because the children were moved later.
 	Childless map[string]string `json:"childless,omitempty"`
 }
 
 // Crashes is a count of owners that have crashed.
 type Crashes struct {
 	Count int `json:"count"`
-	// At is when the object was assigned to the present owner, in seconds since 1970, by the clock of
-	// the sharder. Zero: that owner did not renew its Lease then, and its end says nothing about the object.
+	// At is when the object was assigned to the present owner, in seconds since 1970, by the clock
+	// of the sharder. It is zero if that owner did not renew its Lease then, so its end proves
+	// nothing about the object.
 	At int64 `json:"at"`
 }
 
@@ -84,7 +86,7 @@ func (c OwnerEpoch) Compare(other OwnerEpoch) int {
 	)
 }
 
-// problem describes what is invalid, empty if nothing is.
+// problem describes what is invalid, or returns "".
 func (c OwnerEpoch) problem() string {
 	if problems := shardProblems(c.Shard); len(problems) > 0 {
 		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
@@ -95,8 +97,8 @@ func (c OwnerEpoch) problem() string {
 	return ""
 }
 
-// coversChildren reports whether ChildFloor has all these resources: their children are then with
-// the owner, for caches that have reached it.
+// coversChildren reports whether ChildFloor has all these resources, so that their children are
+// with the owner, for caches that have reached it.
 func (r Record) coversChildren(children []schema.GroupVersionResource) bool {
 	return !slices.ContainsFunc(children, func(gvr schema.GroupVersionResource) bool {
 		_, known := r.ChildFloor[gvr.GroupResource().String()]
@@ -140,8 +142,8 @@ func ParseRecord(value string) (Record, error) {
 }
 
 // ReleaseRecord returns the record of a root that its owner has let go of, and the matching shard
-// label. The root goes to its successor if there is one, and is free otherwise. family says that
-// the root may have children. The sharder must move those first, so such a root has no successor.
+// label. The root goes to its successor if there is one, and is free otherwise. family means that
+// the root may have children, which the sharder must move first, so such a root has no successor.
 func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label string, next *Record) {
 	heir := n.SuccessorOf(root, r)
 	r.Next, r.Crashes = nil, nil
@@ -154,7 +156,7 @@ func (n Keys) ReleaseRecord(root metav1.Object, r Record, family bool) (label st
 	}
 }
 
-// SuccessorOf returns the successor of a drained root with this valid record; nil: none.
+// SuccessorOf returns the successor, if any, of a drained root with this valid record.
 func (n Keys) SuccessorOf(root metav1.Object, r Record) *OwnerEpoch {
 	value, drained := root.GetLabels()[n.Drain]
 	if !drained || value == "" || value != root.GetLabels()[n.Seal] {

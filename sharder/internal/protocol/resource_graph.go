@@ -48,14 +48,14 @@ type Child struct {
 	Ref
 	UID     types.UID
 	Version string // resourceVersion
-	Label   string // of the shard; empty: none
+	Label   string // of the shard, if any
 	Drain   bool   // its shard believes that it belongs elsewhere
 	Root    Ref
 	RootUID types.UID
 }
 
-// RootRefOf is [RootRefOf] for an object of a resource of children. n is 0 if its controller is no root of
-// the ring with such children.
+// RootRefOf is [RootRefOf] for an object of a resource of children. n is 0 if its controller is not
+// a root of the ring with such children.
 func (k ResourceGraph) RootRefOf(index int, o metav1.Object) (root RootRef, n int) {
 	hasSuch := func(kind schema.GroupKind) bool {
 		root, ok := k.roots[kind]
@@ -67,8 +67,8 @@ func (k ResourceGraph) RootRefOf(index int, o metav1.Object) (root RootRef, n in
 	return root, n
 }
 
-// ChildOf returns the Child of an object of a resource of children; ok is false if it has no root in the
-// ring, or which one that is is unknown.
+// ChildOf returns the Child of an object of a resource of children; ok is false if it has no root
+// in the ring, or its root is unknown.
 func (k ResourceGraph) ChildOf(index int, o metav1.Object) (c Child, ok bool) {
 	p, n := k.RootRefOf(index, o)
 	if n != 1 {

@@ -20,7 +20,7 @@ type Resource struct {
 	childResources []Resource // these have no children
 }
 
-// WatchedNamespaces returns the namespaces to list and watch, one by one; the empty one stands for
+// WatchedNamespaces returns the namespaces to list and watch, one by one. The empty one stands for
 // all.
 func (r Resource) WatchedNamespaces() []string {
 	if len(r.Namespaces) == 0 {
@@ -110,8 +110,8 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 }
 
 // Resolve asks the API server, through mapper, what the resources are. unknown names those that it
-// does not know, or whose children it does not know; they are left out. err says what is wrong with
-// others.
+// does not have, or whose children it does not have, and known leaves them out. err states what is
+// wrong with others.
 func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource, unknown, err error) {
 	var missing, errs []error
 	for i, r := range resources {
@@ -167,7 +167,7 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 }
 
 // LookUp asks the API server, through mapper, for the kind of a resource, and whether it is
-// namespaced. A mapper that does not know the resource, and can be reset, may have asked before the
+// namespaced. A mapper that lacks the resource, and can be reset, may have asked before the
 // resource was installed.
 func LookUp(
 	mapper meta.RESTMapper, gvr schema.GroupVersionResource,

@@ -22,7 +22,7 @@ func (n Keys) annotationBytes(o metav1.Object) (size int) {
 }
 
 // RoomFor returns an error if an object has no room for this record once a drain has named the next
-// owner in it. An object must not be assigned that could not be drained.
+// owner in it, because an object that could not be drained must not be assigned.
 func (n Keys) RoomFor(o Root, r Record) error {
 	r.Next = &OwnerEpoch{
 		Shard: strings.Repeat("x", 63), LeaseUID: types.UID(strings.Repeat("x", 36)), Epoch: math.MaxInt64,

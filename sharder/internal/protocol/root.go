@@ -20,17 +20,17 @@ type Root struct {
 	Ref
 	UID     types.UID
 	Version string // resourceVersion
-	// Generation is that of the specification; zero: the resource has no generations.
+	// Generation is that of the specification, or zero if the resource has no generations.
 	Generation int64
-	Label      string // of the shard; empty: none
+	Label      string // of the shard, if any
 	Drain      bool
-	successor  *OwnerEpoch // to which its shard hands it over; nil: none
+	successor  *OwnerEpoch // to which its shard hands it over; may be nil
 	family     bool        // its resource has children
 	Record     Record
 	Recorded   bool   // Record is valid
 	Hash       uint64 // of the key
-	// scattered says that the record does not cover all resources of children: some were added to
-	// the ring after it was written.
+	// scattered means that the record does not cover all resources of children, because some were
+	// added to the ring after it was written.
 	scattered bool
 	// Foreign are the annotations with records of other objects.
 	Foreign []string

@@ -24,9 +24,9 @@ type RootRef struct {
 	metav1.OwnerReference
 }
 
-// RootRefOf returns the owner reference that names the root of a child, if n is 1. It is that of the
-// child's controller, of whatever kind. A child without a controller is one of its only owner of a kind
-// that has such children. With several, which one is its root is unknown.
+// RootRefOf returns the owner reference that names the root of a child, if n is 1. It is that of
+// the child's controller, of whatever kind. A child without a controller belongs to its only owner
+// of a kind that has such children. If it has several such owners, its root is unknown.
 func RootRefOf(child metav1.Object, hasSuch func(schema.GroupKind) bool) (root RootRef, n int) {
 	if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
 		root, ok := rootRef(*owner)

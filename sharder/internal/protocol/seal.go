@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The record of an object is in the annotation of its resource. The seal label says which value of it was
-// last written by the ring.
+// The record of an object is in the annotation of its resource. The seal label identifies the value
+// that the ring wrote last.
 //
 // Others copy annotations: the Deployment controller to ReplicaSets at each sync, and kubectl
 // rollout undo back again, which restores what the Deployment carried long ago. The UID in a record
@@ -20,7 +20,7 @@ import (
 // SealOf returns the value of the seal label for a record.
 func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(value), 16) }
 
-// RecordOf returns the record of an object; ok is false if there is no valid one.
+// RecordOf returns the record of an object; ok is false without a valid one.
 func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
 	value := o.GetAnnotations()[n.Record]
 	if !n.carries(o, value) {
@@ -40,7 +40,7 @@ func (n Keys) carries(o metav1.Object, value string) bool {
 
 // foreign returns the annotations with records of other objects, which copying may leave behind:
 // after kubectl rollout undo a Deployment has that of a ReplicaSet. Records of the object's owners
-// are not included: their controllers would restore them.
+// are not included, because their controllers would restore them.
 func (n Keys) foreign(o metav1.Object) (found []string) {
 	for key, value := range o.GetAnnotations() {
 		if key == n.Record || !n.isRecord(key) {

@@ -3,7 +3,7 @@ package protocol
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
 // CompareVersions compares two resource versions of one resource. known is false if either is not a
-// version: client-go's fakes set none.
+// version, as with client-go's fakes, which set none.
 func CompareVersions(a, b string) (order int, known bool) {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return order, err == nil

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resources that [TestMapper] knows.
+// Resources of [TestMapper].
 var (
 	ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	Pods       = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -24,7 +24,7 @@ var (
 	Widgets    = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-// TestMapper knows ConfigMaps, Pods, Services, Nodes, Namespaces and Widgets.
+// TestMapper maps ConfigMaps, Pods, Services, Nodes, Namespaces and Widgets.
 func TestMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(ConfigMaps.GroupVersion().WithKind("ConfigMap"), meta.RESTScopeNamespace)
@@ -61,7 +61,7 @@ type Preconditions struct {
 
 type precondition struct{ UID, ResourceVersion string }
 
-// Note records the preconditions of a request. It ignores dry runs, and requests that are no
+// Note records the preconditions of a request. It ignores dry runs, and requests that are not
 // patches.
 func (p *Preconditions) Note(q *http.Request) {
 	if !IsPatch(q) || q.URL.Query().Get("dryRun") != "" {

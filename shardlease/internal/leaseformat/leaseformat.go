@@ -10,7 +10,7 @@ import (
 )
 
 // ReturnWithin parses for how long after its release a shard is expected back. A value that no
-// shard would have written counts as zero: the shard's objects go to others.
+// shard would have written counts as zero, so that the shard's objects go to others.
 func ReturnWithin(value string, longest time.Duration) time.Duration {
 	seconds, err := strconv.ParseUint(value, 10, 16)
 	if d := time.Duration(seconds) * time.Second; err == nil && d <= longest {

@@ -14,8 +14,7 @@ func GroupVersion() schema.GroupVersion {
 // Widgets returns the resource, as rings name it.
 func Widgets() schema.GroupVersionResource { return GroupVersion().WithResource("widgets") }
 
-// AddToScheme adds the kinds of this package. Its error is always nil: runtime.SchemeBuilder wants
-// one.
+// AddToScheme adds the kinds of this package. Its error, which runtime.SchemeBuilder requires, is always nil.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion(), &Widget{}, &WidgetList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion())

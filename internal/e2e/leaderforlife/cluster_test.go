@@ -44,8 +44,8 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}},
 }
 
-// crew is the Pods of a namespace that contend for one lock.
-type crew struct {
+// cluster is the Pods of a namespace that contend for one lock.
+type cluster struct {
 	t         *testing.T
 	client    kubernetes.Interface
 	namespace string
@@ -61,13 +61,13 @@ type deletion struct {
 	at      time.Time
 }
 
-func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
+func newCluster(t *testing.T, rules ...rbacv1.PolicyRule) *cluster {
 	t.Helper()
-	namespace, err := shared.Namespace(t.Context(), "crew")
+	namespace, err := shared.Namespace(t.Context(), "cluster")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	c := &crew{
+	c := &cluster{
 		t: t, client: client, namespace: namespace, gauge: e2e.NewGauge(t, shared, namespace),
 		deleted: map[types.UID]deletion{},
 	}
@@ -88,7 +88,7 @@ func newCrew(t *testing.T, rules ...rbacv1.PolicyRule) *crew {
 
 // observe notes deletions of Pods, by several watches: a busy API server ends those whose reader is
 // slow.
-func (c *crew) observe() {
+func (c *cluster) observe() {
 	pods := c.client.CoreV1().Pods(c.namespace)
 	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
 	require.NoError(c.t, err)
@@ -125,7 +125,7 @@ func version(t *testing.T, resourceVersion string) int64 {
 }
 
 // requireDeleted waits for the end of a Pod's object.
-func (c *crew) requireDeleted(pod *corev1.Pod) deletion {
+func (c *cluster) requireDeleted(pod *corev1.Pod) deletion {
 	c.t.Helper()
 	var d deletion
 	require.Eventually(c.t, func() bool {
@@ -146,7 +146,7 @@ func spec(node string) corev1.PodSpec {
 }
 
 // pod creates a Pod on a node, which runs when pod returns.
-func (c *crew) pod(name, node string) *corev1.Pod {
+func (c *cluster) pod(name, node string) *corev1.Pod {
 	c.t.Helper()
 	pod, err := c.client.CoreV1().Pods(c.namespace).
 		Create(c.t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec(node)},
@@ -162,7 +162,7 @@ func (c *crew) pod(name, node string) *corev1.Pod {
 	return pod
 }
 
-func (c *crew) get(name string) *corev1.Pod {
+func (c *cluster) get(name string) *corev1.Pod {
 	c.t.Helper()
 	pod, err := c.client.CoreV1().Pods(c.namespace).Get(c.t.Context(), name, metav1.GetOptions{})
 	require.NoError(c.t, err)
@@ -182,7 +182,7 @@ func over(phase corev1.PodPhase, reason string) corev1.PodStatus {
 }
 
 // report is what a kubelet says of a Pod.
-func (c *crew) report(pod *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
+func (c *cluster) report(pod *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 	c.t.Helper()
 	pod = c.get(pod.Name)
 	pod.Status = status
@@ -192,7 +192,7 @@ func (c *crew) report(pod *corev1.Pod, status corev1.PodStatus) *corev1.Pod {
 }
 
 // finish is what a kubelet does with a Pod that was deleted, when its containers have ended.
-func (c *crew) finish(pod *corev1.Pod) {
+func (c *cluster) finish(pod *corev1.Pod) {
 	c.t.Helper()
 	require.NoError(c.t,
 		c.client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), pod.Name, *metav1.NewDeleteOptions(0)))
@@ -200,7 +200,7 @@ func (c *crew) finish(pod *corev1.Pod) {
 
 // block creates an object that the collector has to wait for when the Pod is deleted in the
 // foreground, and knows of.
-func (c *crew) block(pod *corev1.Pod) (unblock func()) {
+func (c *cluster) block(pod *corev1.Pod) (unblock func()) {
 	c.t.Helper()
 	configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
 	own := func(name string, owner types.UID, finalizers ...string) {
@@ -230,7 +230,7 @@ func (c *crew) block(pod *corev1.Pod) (unblock func()) {
 	}
 }
 
-func (c *crew) lock() *corev1.ConfigMap {
+func (c *cluster) lock() *corev1.ConfigMap {
 	c.t.Helper()
 	lock, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(c.t.Context(), lockName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -252,7 +252,7 @@ type candidate struct {
 	ended error
 }
 
-func (c *crew) candidate(pod *corev1.Pod, options ...leader.Option) *candidate {
+func (c *cluster) candidate(pod *corev1.Pod, options ...leader.Option) *candidate {
 	c.t.Helper()
 	config, err := shared.ServiceAccount(c.t.Context(), c.namespace, "default", pod)
 	require.NoError(c.t, err)
@@ -288,7 +288,7 @@ func (p *candidate) leads() (since time.Time, ok bool) {
 }
 
 // requireLead waits until one of the candidates leads, and requires that no other does.
-func (c *crew) requireLead(candidates ...*candidate) *candidate {
+func (c *cluster) requireLead(candidates ...*candidate) *candidate {
 	c.t.Helper()
 	var leaders []*candidate
 	require.Eventually(c.t, func() bool {
@@ -305,7 +305,7 @@ func (c *crew) requireLead(candidates ...*candidate) *candidate {
 }
 
 // requireWaiting waits until a candidate says that it waits, and why.
-func (c *crew) requireWaiting(p *candidate, texts ...string) {
+func (c *cluster) requireWaiting(p *candidate, texts ...string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
 		p.mu.Lock()

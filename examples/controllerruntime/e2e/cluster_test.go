@@ -37,9 +37,9 @@ const (
 	poll     = 50 * time.Millisecond
 )
 
-// crew is a set of replicas of the example, as processes, in a namespace of their own. They have
+// cluster is a set of replicas of the example, as processes, in a namespace of their own. They have
 // the rights of rbac.yaml and the arguments of deployment.yaml.
-type crew struct {
+type cluster struct {
 	t         *testing.T
 	namespace string
 	client    kubernetes.Interface
@@ -58,13 +58,13 @@ type line struct {
 	Address string  `json:"address"`
 }
 
-func newCrew(t *testing.T) *crew {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	namespace, err := shared.Namespace(t.Context(), "crew")
+	namespace, err := shared.Namespace(t.Context(), "cluster")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	return &crew{t: t, namespace: namespace, client: client, processes: map[string]*e2e.Process{}}
+	return &cluster{t: t, namespace: namespace, client: client, processes: map[string]*e2e.Process{}}
 }
 
 // manifest reads the object of a kind from a manifest of the example.
@@ -91,7 +91,7 @@ func manifest[T any](t *testing.T, file, kind string) T {
 }
 
 // start starts a replica like the Pod of that name.
-func (c *crew) start(name string, args ...string) *e2e.Process {
+func (c *cluster) start(name string, args ...string) *e2e.Process {
 	c.t.Helper()
 	user := c.namespace + "-" + name
 	require.NoError(c.t,
@@ -119,7 +119,7 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 }
 
 // run runs a replica, whose data races end it.
-func (c *crew) run(name string, command e2e.Command) *e2e.Process {
+func (c *cluster) run(name string, command e2e.Command) *e2e.Process {
 	c.t.Helper()
 	command.Name = c.namespace + "-" + name
 	command.Env = append(command.Env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
@@ -132,7 +132,7 @@ func (c *crew) run(name string, command e2e.Command) *e2e.Process {
 	return p
 }
 
-func (c *crew) note(replica, text string) {
+func (c *cluster) note(replica, text string) {
 	l := line{replica: replica}
 	if json.Unmarshal([]byte(text), &l) == nil {
 		c.mu.Lock()
@@ -142,7 +142,7 @@ func (c *crew) note(replica, text string) {
 }
 
 // said returns the lines that a replica has logged with a message.
-func (c *crew) said(replica, message string) (found []line) {
+func (c *cluster) said(replica, message string) (found []line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lines {
@@ -155,7 +155,7 @@ func (c *crew) said(replica, message string) (found []line) {
 
 // eventually waits for a condition without a bound of its own. A check begins after the previous
 // one has ended.
-func (c *crew) eventually(condition func() bool, message string, args ...any) {
+func (c *cluster) eventually(condition func() bool, message string, args ...any) {
 	c.t.Helper()
 	deadline := time.Now().Add(patience)
 	for !condition() {
@@ -171,7 +171,7 @@ func (c *crew) eventually(condition func() bool, message string, args ...any) {
 }
 
 // logs returns the ends of all logs, for a failure.
-func (c *crew) logs() string {
+func (c *cluster) logs() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all strings.Builder
@@ -182,7 +182,7 @@ func (c *crew) logs() string {
 	return all.String()
 }
 
-func (c *crew) requireExit(p *e2e.Process, code int) {
+func (c *cluster) requireExit(p *e2e.Process, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -192,7 +192,7 @@ func (c *crew) requireExit(p *e2e.Process, code int) {
 }
 
 // kill kills a replica. Its work ends with it.
-func (c *crew) kill(name string) {
+func (c *cluster) kill(name string) {
 	c.t.Helper()
 	p := c.processes[name]
 	require.NoError(c.t, p.Kill())
@@ -203,7 +203,7 @@ func (c *crew) kill(name string) {
 	c.lines = append(c.lines, line{replica: name, Time: float64(exit.At.UnixNano()) / 1e9, Message: "was killed"})
 }
 
-func (c *crew) create(n int) {
+func (c *cluster) create(n int) {
 	c.t.Helper()
 	for range n {
 		_, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(c.t.Context(), &corev1.ConfigMap{
@@ -217,7 +217,7 @@ func (c *crew) create(n int) {
 }
 
 // change gives all parents other data.
-func (c *crew) change(data map[string]string) {
+func (c *cluster) change(data map[string]string) {
 	c.t.Helper()
 	for _, m := range c.parents() {
 		patch, err := json.Marshal(map[string]any{"data": data})
@@ -228,7 +228,7 @@ func (c *crew) change(data map[string]string) {
 	}
 }
 
-func (c *crew) parents() []corev1.ConfigMap {
+func (c *cluster) parents() []corev1.ConfigMap {
 	c.t.Helper()
 	all, err := c.client.CoreV1().ConfigMaps(c.namespace).List(c.t.Context(),
 		metav1.ListOptions{LabelSelector: "example.bellwether.dev/digest=wanted"})
@@ -238,7 +238,7 @@ func (c *crew) parents() []corev1.ConfigMap {
 
 // requireFamilies waits until every parent is with one of these replicas, and its child with it and
 // up to date. Each replica has some.
-func (c *crew) requireFamilies(replicas ...string) {
+func (c *cluster) requireFamilies(replicas ...string) {
 	c.t.Helper()
 	c.eventually(func() bool {
 		all, err := c.client.CoreV1().Secrets(c.namespace).List(c.t.Context(), metav1.ListOptions{})
@@ -269,7 +269,7 @@ func digest(data map[string]string) string {
 }
 
 // requireCensus waits until the leader has counted the children.
-func (c *crew) requireCensus(n int) {
+func (c *cluster) requireCensus(n int) {
 	c.t.Helper()
 	c.eventually(func() bool {
 		m, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(c.t.Context(), "digests-census", metav1.GetOptions{})
@@ -278,7 +278,7 @@ func (c *crew) requireCensus(n int) {
 }
 
 // counters returns who has written the census, in order.
-func (c *crew) counters() (names []string) {
+func (c *cluster) counters() (names []string) {
 	c.t.Helper()
 	events, err := shared.Audit()
 	require.NoError(c.t, err)
@@ -293,7 +293,7 @@ func (c *crew) counters() (names []string) {
 
 // moves returns how many children were moved. A child that its parent's shard creates is in its
 // place and needs no move.
-func (c *crew) moves() (n int) {
+func (c *cluster) moves() (n int) {
 	c.t.Helper()
 	events, err := shared.Audit()
 	require.NoError(c.t, err)

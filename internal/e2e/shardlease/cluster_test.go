@@ -33,9 +33,9 @@ const (
 // verbs is what the package documentation says a shard needs.
 var verbs = []string{"create", "get", "update", "watch"}
 
-// crew is the processes of one shard, whose identity is "a", a sharder's view of it, and the
+// cluster is the processes of one shard, whose identity is "a", a sharder's view of it, and the
 // referee's journal of what they did.
-type crew struct {
+type cluster struct {
 	t         *testing.T
 	namespace string
 	client    kubernetes.Interface // an admin's
@@ -52,17 +52,17 @@ type term struct {
 	first, last int64 // acts
 }
 
-func newCrew(t *testing.T) *crew {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	namespace, err := shared.Namespace(t.Context(), "crew")
+	namespace, err := shared.Namespace(t.Context(), "cluster")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
-	return &crew{t: t, namespace: namespace, client: client, clock: clock.System()}
+	return &cluster{t: t, namespace: namespace, client: client, clock: clock.System()}
 }
 
 // start starts a process with all rights.
-func (c *crew) start(name string, args ...string) *e2e.Process {
+func (c *cluster) start(name string, args ...string) *e2e.Process {
 	c.t.Helper()
 	require.NoError(c.t, shared.Grant(c.t.Context(), c.namespace+"-"+name, c.namespace,
 		rbacv1.PolicyRule{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: verbs}))
@@ -70,7 +70,7 @@ func (c *crew) start(name string, args ...string) *e2e.Process {
 }
 
 // startAs starts a process with the rights that it has.
-func (c *crew) startAs(name string, args ...string) *e2e.Process {
+func (c *cluster) startAs(name string, args ...string) *e2e.Process {
 	c.t.Helper()
 	program, err := shared.Program(c.t.Context(), "./replica", e2e.Race()...)
 	require.NoError(c.t, err)
@@ -91,7 +91,7 @@ func (c *crew) startAs(name string, args ...string) *e2e.Process {
 	return p
 }
 
-func (c *crew) note(process, line string) {
+func (c *cluster) note(process, line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var at int64
@@ -116,7 +116,7 @@ func (c *crew) note(process, line string) {
 }
 
 // requireTerm returns the n-th term, counted from 1, once it has begun to act.
-func (c *crew) requireTerm(n int) term {
+func (c *cluster) requireTerm(n int) term {
 	c.t.Helper()
 	var found term
 	require.Eventually(c.t, func() bool {
@@ -132,7 +132,7 @@ func (c *crew) requireTerm(n int) term {
 }
 
 // requireOneAtATime is the referee's verdict.
-func (c *crew) requireOneAtATime() {
+func (c *cluster) requireOneAtATime() {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,14 +143,14 @@ func (c *crew) requireOneAtATime() {
 	}
 }
 
-func (c *crew) count() int {
+func (c *cluster) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.terms)
 }
 
 // requireExit waits for the end of a process.
-func (c *crew) requireExit(p *e2e.Process, code int) {
+func (c *cluster) requireExit(p *e2e.Process, code int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -159,33 +159,33 @@ func (c *crew) requireExit(p *e2e.Process, code int) {
 	require.Equal(c.t, code, exit.Code, "%v: %s", exit, c.log(p))
 }
 
-func (c *crew) log(p *e2e.Process) string {
+func (c *cluster) log(p *e2e.Process) string {
 	c.t.Helper()
 	text, err := os.ReadFile(p.Log())
 	require.NoError(c.t, err)
 	return string(text)
 }
 
-func (c *crew) requireLog(p *e2e.Process, text string) {
+func (c *cluster) requireLog(p *e2e.Process, text string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool { return strings.Contains(c.log(p), text) }, patience, poll, "never said %q",
 		text)
 }
 
-func (c *crew) lease() *coordinationv1.Lease {
+func (c *cluster) lease() *coordinationv1.Lease {
 	c.t.Helper()
 	l, err := c.client.CoordinationV1().Leases(c.namespace).Get(c.t.Context(), "a", metav1.GetOptions{})
 	require.NoError(c.t, err)
 	return l
 }
 
-// sharder is a sharder's view of the crew's leases.
+// sharder is a sharder's view of the cluster's leases.
 type sharder struct {
 	*shardstate.Tracker
-	crew *crew
+	cluster *cluster
 }
 
-func (c *crew) sharder(collectAfter time.Duration) *sharder {
+func (c *cluster) sharder(collectAfter time.Duration) *sharder {
 	c.t.Helper()
 	r, err := shardstate.NewTracker(shardstate.Config{
 		Namespace: c.namespace, Ring: "r", LeaseDuration: duration, GCPeriod: collectAfter,
@@ -194,14 +194,14 @@ func (c *crew) sharder(collectAfter time.Duration) *sharder {
 	return &sharder{r, c}
 }
 
-func (s *sharder) now() shardstate.Reading { return s.crew.clock.Now() }
+func (s *sharder) now() shardstate.Reading { return s.cluster.clock.Now() }
 
 // list takes in a consistent list of the leases.
 func (s *sharder) list() {
-	s.crew.t.Helper()
-	list, err := s.crew.client.CoordinationV1().Leases(s.crew.namespace).
-		List(s.crew.t.Context(), metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
-	require.NoError(s.crew.t, err)
+	s.cluster.t.Helper()
+	list, err := s.cluster.client.CoordinationV1().Leases(s.cluster.namespace).
+		List(s.cluster.t.Context(), metav1.ListOptions{LabelSelector: shardstate.Selector("r").String()})
+	require.NoError(s.cluster.t, err)
 	var leases []*coordinationv1.Lease
 	for i := range list.Items {
 		leases = append(leases, &list.Items[i])
@@ -211,9 +211,9 @@ func (s *sharder) list() {
 
 // requireStates lists again and again until the shard has gone through these states.
 func (s *sharder) requireStates(states ...shardstate.State) {
-	s.crew.t.Helper()
+	s.cluster.t.Helper()
 	for _, state := range states {
-		require.Eventually(s.crew.t, func() bool {
+		require.Eventually(s.cluster.t, func() bool {
 			s.list()
 			return s.State("a", s.now()) == state
 		}, patience, 2*poll, "never %v", state)
