@@ -27,7 +27,7 @@
 //
 // [Config].Healthy is called before each renewal, so that a process whose work is dead loses the
 // Lease. [Elector.Check] is for the liveness probe. It fails while work continues without a term,
-// but not for candidates, nor for leaders that cannot reach the API server.
+// but, without [Config].MaxFailing, not for candidates or leaders that cannot reach the API server.
 //
 // # Who leads
 //

@@ -22,24 +22,24 @@ const absentName = "bellwether-checks-its-access"
 // what the server refuses. Without it, a sharder that may not read or change objects would wait
 // forever. A refusal that concerns one resource and its children, or one namespace, does not stop the
 // others.
-func (e *session) checkAccess(ctx context.Context) error {
+func (s *session) checkAccess(ctx context.Context) error {
 	refused := map[place]error{}
 	var errs []error
-	for i, r := range e.graph.All {
+	for i, r := range s.graph.All {
 		for _, namespace := range r.WatchedNamespaces() {
-			err := e.checkPlace(ctx, i, namespace)
+			err := s.checkPlace(ctx, i, namespace)
 			refused[place{i, namespace}] = err
 			errs = append(errs, err)
 		}
 	}
 	err := errors.Join(errs...)
 	kube.RoleOf(ctx).Explain(ctx, err)
-	for i, r := range e.resources {
+	for i, r := range s.resources {
 		for _, namespace := range r.WatchedNamespaces() {
-			of := append(slices.Clone(e.graph.ChildResources[i]), i)
-			stopped := slices.ContainsFunc(of, func(i int) bool { return refused[e.placeOf(i, namespace)] != nil })
+			of := append(slices.Clone(s.graph.ChildResources[i]), i)
+			stopped := slices.ContainsFunc(of, func(i int) bool { return refused[s.placeOf(i, namespace)] != nil })
 			if err != nil && !stopped {
-				e.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
+				s.config.Logger.Warn("objects of some resources are not distributed", zap.Error(err))
 				return nil
 			}
 		}
@@ -47,13 +47,13 @@ func (e *session) checkAccess(ctx context.Context) error {
 	return err
 }
 
-func (e *session) checkPlace(ctx context.Context, index int, namespace string) error {
+func (s *session) checkPlace(ctx context.Context, index int, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	all := e.client(index, namespace)
+	all := s.client(index, namespace)
 	each := all
-	if namespace == "" && e.graph.All[index].Namespaced {
-		each = e.client(index, e.config.Namespace) // a request about one object names its namespace
+	if namespace == "" && s.graph.All[index].Namespaced {
+		each = s.client(index, s.config.Namespace) // a request about one object names its namespace
 	}
 	var errs []error
 	check := func(verb string, err error) bool {
@@ -61,10 +61,10 @@ func (e *session) checkPlace(ctx context.Context, index int, namespace string) e
 		case err == nil, ctx.Err() != nil:
 			return true
 		case kube.Forbidden(err):
-			gr, where := e.graph.All[index].GVR.GroupResource(), "in all namespaces"
+			gr, where := s.graph.All[index].GVR.GroupResource(), "in all namespaces"
 			if namespace != "" {
 				where = "in namespace " + namespace
-			} else if !e.graph.All[index].Namespaced {
+			} else if !s.graph.All[index].Namespaced {
 				where = "by a ClusterRole"
 			}
 			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q "+
@@ -76,7 +76,7 @@ func (e *session) checkPlace(ctx context.Context, index int, namespace string) e
 	list, err := all.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil && apierrors.IsNotFound(err) {
 		return fmt.Errorf("the API server does not have %s: is its CustomResourceDefinition installed? %w",
-			e.graph.All[index].GVR.String(), err)
+			s.graph.All[index].GVR.String(), err)
 	}
 	if check("list", err) && err == nil {
 		w, err := all.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})

@@ -20,30 +20,30 @@ import (
 
 // work processes one object after another until ctx ends, with hanging even those whose last
 // attempt hung.
-func (e *session) work(ctx context.Context, hanging bool) {
+func (s *session) work(ctx context.Context, hanging bool) {
 	for {
-		i, o, slot := e.queue.take(ctx, hanging)
+		i, o, slot := s.queue.take(ctx, hanging)
 		if i == nil {
 			return
 		}
 		began := time.Now()
-		placed, err := e.attempt(ctx, i, o, slot)
+		placed, err := s.attempt(ctx, i, o, slot)
 		if errors.Is(err, errMoving) {
 			continue
 		}
 		i.hung = err != nil && time.Since(began) >= protocol.HangsAfter
-		e.finish(ctx, i, placed, err)
+		s.finish(ctx, i, placed, err)
 	}
 }
 
 // attempt does what an object needs. See [session.reconcile] for what it returns.
-func (e *session) attempt(ctx context.Context, i *item, o subject, slot bool) (placed bool, err error) {
-	ctx, end := e.queue.limit(ctx, i)
+func (s *session) attempt(ctx context.Context, i *item, o subject, slot bool) (placed bool, err error) {
+	ctx, end := s.queue.limit(ctx, i)
 	defer end()
-	if i.Resource < len(e.resources) {
-		placed, err = e.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
+	if i.Resource < len(s.resources) {
+		placed, err = s.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
 	} else {
-		placed, err = true, e.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
+		placed, err = true, s.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
 	}
 	if err != nil && !errors.Is(err, errMoving) && errors.Is(context.Cause(ctx), errGivenUp) {
 		err = fmt.Errorf("%w: %w", errGivenUp, err)
@@ -52,36 +52,36 @@ func (e *session) attempt(ctx context.Context, i *item, o subject, slot bool) (p
 }
 
 // finish ends the work on an object.
-func (e *session) finish(ctx context.Context, i *item, placed bool, err error) {
+func (s *session) finish(ctx context.Context, i *item, placed bool, err error) {
 	var held heldError
 	switch {
 	case ctx.Err() != nil:
-		e.queue.done(i, false)
+		s.queue.done(i, false)
 		return
 	case err == nil:
 		if placed {
-			e.unowned.see(i.Ref, "", "", time.Now())
+			s.unowned.see(i.Ref, "", "", time.Now())
 		}
-		e.queue.done(i, placed)
+		s.queue.done(i, placed)
 	case errors.As(err, &held):
-		if !e.queue.hold(i, held) {
-			notify(e.unsettle) // a scan will find it
+		if !s.queue.hold(i, held) {
+			notify(s.unsettle) // a scan will find it
 		}
 	case errors.Is(err, errRootless):
-		e.queue.retry(i, time.Now()) // or a scan will find it
+		s.queue.retry(i, time.Now()) // or a scan will find it
 	default:
 		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
-			e.note(ctx, i, err)
+			s.note(ctx, i, err)
 		}
 		now := time.Now()
 		if errors.Is(err, errGivenUp) {
 			now = now.Add(requestTimeout) // until then the API server may carry the last patch out
 		}
-		if !e.queue.retry(i, now) {
-			notify(e.unsettle) // a scan will find it
+		if !s.queue.retry(i, now) {
+			notify(s.unsettle) // a scan will find it
 		}
 	}
-	notify(e.progress)
+	notify(s.progress)
 }
 
 // versionOf returns the subject's version as a T, or nil if none is known.
@@ -101,17 +101,17 @@ var errContended = errors.New("others change it again and again")
 // last known version of the root, or nil. reserved means that a drain slot is taken for it. After
 // an error the root must be read and reconciled again. After errMoving, the goroutine that moves
 // its family finishes the item.
-func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
+func (s *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
 	r, drained, current := i.Ref, false, false
 	defer func() {
 		if reserved {
-			e.drains.patched(r, drained)
+			s.drains.patched(r, drained)
 		}
 	}()
 	contended := errContended
 	for range attempts {
 		if o == nil {
-			if o, err = e.read(ctx, r); err != nil {
+			if o, err = s.read(ctx, r); err != nil {
 				return false, err
 			}
 			current = true
@@ -119,17 +119,17 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 				return true, nil
 			}
 		}
-		p := e.plan.Load()
+		p := s.plan.Load()
 		if p == nil {
 			return false, nil
 		}
-		s, d, err := e.leases.resolve(ctx, *o, p)
-		if err == nil && !s.Recorded && s.Stalls(d) && e.unwritten(ctx, *o) {
-			if s, d, err = e.firstOwner(s, d, p); err != nil {
+		sit, d, err := s.leases.resolve(ctx, *o, p)
+		if err == nil && !sit.Recorded && sit.Stalls(d) && s.unwritten(ctx, *o) {
+			if sit, d, err = s.firstOwner(sit, d, p); err != nil {
 				return false, err
 			}
 		}
-		e.unowned.see(r, o.UID, s.Vacancy(), time.Now())
+		s.unowned.see(r, o.UID, sit.Vacancy(), time.Now())
 		switch {
 		case err != nil:
 			return false, err
@@ -138,53 +138,53 @@ func (e *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case d.Verb == protocol.Await:
 			return false, nil
 		case d.Verb == protocol.Hold, d.Verb == protocol.Reread:
-			e.hold(d)
+			s.hold(d)
 			return false, nil
 		}
 		if isRepair(*o, d) {
-			if err := e.awaitRepair(r, o.UID); err != nil {
+			if err := s.awaitRepair(r, o.UID); err != nil {
 				return false, err
 			}
 		}
 		if d.Drain && !o.Drain && !reserved {
-			if !e.drains.reserve(ctx, r, d.Label, time.Now(), false) {
-				notify(e.unsettle) // a scan waits until there is a slot
+			if !s.drains.reserve(ctx, r, d.Label, time.Now(), false) {
+				notify(s.unsettle) // a scan waits until there is a slot
 				return false, nil
 			}
 			reserved = true
 		}
-		if d.Verb == protocol.Assign && s.Recorded {
-			if d, err = e.judge(s, d); err != nil {
+		if d.Verb == protocol.Assign && sit.Recorded {
+			if d, err = s.judge(sit, d); err != nil {
 				return false, err
 			}
 		}
 		if d.Verb == protocol.Assign {
-			if err := e.marks[r.Resource].RoomFor(*o, *d.Record); err != nil {
-				e.unowned.see(r, o.UID, err.Error(), time.Now())
+			if err := s.marks[r.Resource].RoomFor(*o, *d.Record); err != nil {
+				s.unowned.see(r, o.UID, err.Error(), time.Now())
 				return false, err
 			}
 		}
-		if d.MovesChildren() && len(e.graph.ChildResources[r.Resource]) > 0 {
-			floor, known := e.floorOf(s, d)
+		if d.MovesChildren() && len(s.graph.ChildResources[r.Resource]) > 0 {
+			floor, known := s.floorOf(sit, d)
 			if !known {
-				e.outsiders.Store(newOutsiders()) // before the list
-				e.queue.leave(i)
-				e.moves.add(&move{
-					item: i, root: *o, decision: d, origin: s.Origin(), plan: p, current: current,
+				s.outsiders.Store(newOutsiders()) // before the list
+				s.queue.leave(i)
+				s.moves.add(&move{
+					item: i, root: *o, decision: d, origin: sit.Origin(), plan: p, current: current,
 				})
 				return false, errMoving
 			}
 			d.Record.ChildFloor = floor
 		}
-		switch err := e.patch(ctx, *o, d); {
+		switch err := s.patch(ctx, *o, d); {
 		case err == nil:
 			drained, i.wrote = d.Drain, true
 			if d.Verb == protocol.Annul {
-				e.log(r).Warn("owner record ignored: it names an epoch that never existed",
+				s.log(r).Warn("owner record ignored: it names an epoch that never existed",
 					zap.String("shard", d.Record.Shard), zap.Int64("epoch", d.Record.Epoch))
 			}
 			return d.Placed(), nil
-		case e.absent(r, err):
+		case s.absent(r, err):
 			return true, nil
 		case protocol.IsOutdated(err):
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
@@ -200,33 +200,33 @@ var errOutlived = errors.New("it waits for a plan without a shard that does not 
 
 // firstOwner returns the decision about an object that never had an owner. No shard that may be dead is
 // asked.
-func (e *session) firstOwner(s protocol.Situation, d protocol.Decision, p *plan) (protocol.Situation, protocol.Decision,
-	error,
+func (s *session) firstOwner(sit protocol.Situation, d protocol.Decision, p *plan) (
+	protocol.Situation, protocol.Decision, error,
 ) {
-	owner, ok := e.leases.living(p, s.Hash)
+	owner, ok := s.leases.living(p, sit.Hash)
 	if ok {
-		s, d = s.First(owner)
-		return s, d, nil
+		sit, d = sit.First(owner)
+		return sit, d, nil
 	}
-	if len(e.leases.renewing(p.members)) == 0 {
-		return s, d, nil
+	if len(s.leases.renewing(p.members)) == 0 {
+		return sit, d, nil
 	}
-	e.outlived.Store(true)
-	notify(e.changed)
-	return s, d, errOutlived
+	s.outlived.Store(true)
+	notify(s.changed)
+	return sit, d, errOutlived
 }
 
 // unwritten proves that an object was not written since it was created, because it does not exist
 // at the version before its own. So it never had a record, and no shard may work on it. It returns
 // false without the proof, as when the API server has compacted that version.
-func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
+func (s *session) unwritten(ctx context.Context, o protocol.Root) bool {
 	version, err := strconv.ParseUint(o.Version, 10, 64)
 	if err != nil || version < 2 {
 		return false
 	}
 	before := strconv.FormatUint(version-1, 10)
 	list, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
-		return e.client(o.Resource, o.Namespace).List(ctx, metav1.ListOptions{
+		return s.client(o.Resource, o.Namespace).List(ctx, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(),
 			ResourceVersion: before, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
@@ -247,83 +247,83 @@ func (e *session) unwritten(ctx context.Context, o protocol.Root) bool {
 // That there were no others before requires three things: the root's resource has no Selector, so
 // that the root cannot have been outside of the ring when its children were created; all children
 // that existed before this session were listed; no move of the root ended halfway.
-func (e *session) floorOf(s protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
-	if d.Verb != protocol.Assign || s.Recorded || s.Origin().Any || !e.resources[s.Resource].Selector.Empty() ||
-		e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root) {
+func (s *session) floorOf(sit protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
+	if d.Verb != protocol.Assign || sit.Recorded || sit.Origin().Any || !s.resources[sit.Resource].Selector.Empty() ||
+		s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root) {
 		return nil, false
 	}
 	floor = map[string]string{}
-	for _, i := range e.graph.ChildResources[s.Resource] {
-		floor[e.graph.All[i].GVR.GroupResource().String()] = e.floors.floor(holding{d.Label, i})
+	for _, i := range s.graph.ChildResources[sit.Resource] {
+		floor[s.graph.All[i].GVR.GroupResource().String()] = s.floors.floor(holding{d.Label, i})
 	}
 	return floor, true
 }
 
 // get reads an object. It returns nil if the object does not exist.
-func (e *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjectMetadata, error) {
+func (s *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjectMetadata, error) {
 	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.Resource, r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+		return s.client(r.Resource, r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	})
 	switch {
-	case e.absent(r, err):
+	case s.absent(r, err):
 		return nil, nil
 	case err != nil:
-		return nil, e.failed("get", r, err)
+		return nil, s.failed("get", r, err)
 	}
 	return o, nil
 }
 
 // absent reports whether err means that an object does not exist.
-func (e *session) absent(r protocol.Ref, err error) bool {
-	return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)
+func (s *session) absent(r protocol.Ref, err error) bool {
+	return kube.Absent(err, s.graph.All[r.Resource].GVR.GroupResource(), r.Name)
 }
 
 // read returns the current root. It returns nil if the object does not exist or is not distributed.
-func (e *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, error) {
-	o, err := e.get(ctx, r)
+func (s *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, error) {
+	o, err := s.get(ctx, r)
 	if o == nil {
 		return nil, err
 	}
-	v, ok := e.rootOf(r.Resource, o)
-	if !ok || !e.resources[r.Resource].Selector.Matches(labels.Set(o.Labels)) {
+	v, ok := s.rootOf(r.Resource, o)
+	if !ok || !s.resources[r.Resource].Selector.Matches(labels.Set(o.Labels)) {
 		return nil, nil
 	}
 	return &v, nil
 }
 
 // patch carries out a decision, unless the root has changed since.
-func (e *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
-	_, err := e.send(ctx, o.Ref, d.Verb, d.Label,
-		e.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
+func (s *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
+	_, err := s.send(ctx, o.Ref, d.Verb, d.Label,
+		s.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
 	if err == nil && isRepair(o, d) {
-		e.repairs.repaired(o.Ref, o.UID, time.Now())
+		s.repairs.repaired(o.Ref, o.UID, time.Now())
 	}
 	return err
 }
 
 // send sends a patch that sets the shard label of an object, and returns the new version.
-func (e *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string,
+func (s *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string,
 	patch []byte,
 ) (version string, err error) {
 	began := time.Now()
-	o, err := e.merge(ctx, r, patch)
+	o, err := s.merge(ctx, r, patch)
 	over := ctx.Err() != nil && !errors.Is(context.Cause(ctx), errGivenUp)
-	if e.config.Hooks.OnPatch != nil && !over {
-		e.config.Hooks.OnPatch(Patch{
-			Object: e.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began),
+	if s.config.Hooks.OnPatch != nil && !over {
+		s.config.Hooks.OnPatch(Patch{
+			Object: s.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began),
 			Err: err,
 		})
 	}
 	if err != nil {
-		return "", e.failed("patch", r, err)
+		return "", s.failed("patch", r, err)
 	}
 	return o.ResourceVersion, nil
 }
 
 // merge sends a merge patch.
-func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
+func (s *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return e.client(r.Resource, r.Namespace).Patch(e.throttle.watch(ctx), r.Name, types.MergePatchType, patch,
+		return s.client(r.Resource, r.Namespace).Patch(s.throttle.watch(ctx), r.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: protocol.FieldManager})
 	})
 	if err == nil {
@@ -333,8 +333,8 @@ func (e *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*met
 }
 
 // failed adds the request to an error, and the missing right if the server refused it.
-func (e *session) failed(verb string, r protocol.Ref, err error) error {
-	gr := e.graph.All[r.Resource].GVR.GroupResource()
+func (s *session) failed(verb string, r protocol.Ref, err error) error {
+	gr := s.graph.All[r.Resource].GVR.GroupResource()
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb,
 			gr.Resource, gr.Group, err)
@@ -342,17 +342,17 @@ func (e *session) failed(verb string, r protocol.Ref, err error) error {
 	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.Namespace, r.Name, err)
 }
 
-func (e *session) log(r protocol.Ref) *zap.Logger {
-	return e.config.Logger.With(zap.Stringer("resource", e.graph.All[r.Resource].GVR.GroupResource()),
+func (s *session) log(r protocol.Ref) *zap.Logger {
+	return s.config.Logger.With(zap.Stringer("resource", s.graph.All[r.Resource].GVR.GroupResource()),
 		zap.String("namespace", r.Namespace), zap.String("name", r.Name))
 }
 
 // note logs a failure, once for each object and cause.
-func (e *session) note(ctx context.Context, i *item, err error) {
+func (s *session) note(ctx context.Context, i *item, err error) {
 	level := warning(ctx, err)
-	if said := err.Error(); said != i.said && e.notes.admit(time.Now()) {
+	if said := err.Error(); said != i.said && s.notes.admit(time.Now()) {
 		i.said = said
-		e.log(i.Ref).Log(level, "object update failed, retrying", zap.Error(err))
+		s.log(i.Ref).Log(level, "object update failed, retrying", zap.Error(err))
 	}
 }
 

@@ -29,44 +29,44 @@ func newChildFloors() *childFloors {
 }
 
 // note records that a child is with a shard, at this version or an earlier one.
-func (g *childFloors) note(h holding, version string) {
+func (f *childFloors) note(h holding, version string) {
 	if h.shard == "" {
 		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.versions[h] = protocol.Later(g.versions[h], version)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.versions[h] = protocol.Later(f.versions[h], version)
 }
 
 // floor is the version from which on a cache shows all children that were assigned to a shard. An
 // empty floor is reached by any version.
-func (g *childFloors) floor(h holding) string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.versions[h]
+func (f *childFloors) floor(h holding) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.versions[h]
 }
 
 // complete records that a list showed all children at a place.
-func (g *childFloors) complete(at place) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.surveyed[at] = true
+func (f *childFloors) complete(at place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.surveyed[at] = true
 }
 
 // knows reports whether even the children that existed at a place before the session are known.
-func (g *childFloors) knows(at place) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.surveyed[at]
+func (f *childFloors) knows(at place) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.surveyed[at]
 }
 
 // prune forgets all shards but those that are kept.
-func (g *childFloors) prune(kept map[string]bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for h := range g.versions {
+func (f *childFloors) prune(kept map[string]bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for h := range f.versions {
 		if !kept[h.shard] {
-			delete(g.versions, h)
+			delete(f.versions, h)
 		}
 	}
 }

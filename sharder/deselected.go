@@ -11,12 +11,12 @@ import (
 
 // stripDeselected removes the ring's marks from the objects of a resource that its Selector no
 // longer selects. It leaves those whose shard may be at work to that shard, which does the same.
-func (e *session) stripDeselected(ctx context.Context, index int) error {
-	selector := e.resources[index].Selector
-	patches := e.newStripper()
+func (s *session) stripDeselected(ctx context.Context, index int) error {
+	selector := s.resources[index].Selector
+	patches := s.newStripper()
 	defer patches.wait() // those that could not be stripped are found again by the next scan
-	for _, left := range deselected(selector, e.keys.Shard) {
-		for _, src := range e.sources(index, left) {
+	for _, left := range deselected(selector, s.keys.Shard) {
+		for _, src := range s.sources(index, left) {
 			var failure error
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				if selector.Matches(labels.Set(o.Labels)) {

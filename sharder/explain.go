@@ -92,19 +92,19 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 }
 
 // explain explains why a root is where it is.
-func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation,
+func (s *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation,
 	error,
 ) {
 	index := at.Resource
-	v, ok := e.rootOf(index, o)
-	x := Explanation{Object: e.objectRef(at), Root: e.objectRef(at), Label: v.Label, Draining: v.Drain}
+	v, ok := s.rootOf(index, o)
+	x := Explanation{Object: s.objectRef(at), Root: s.objectRef(at), Label: v.Label, Draining: v.Drain}
 	if v.Recorded {
 		x.Owner, x.Free = v.Record.Shard, v.Record.State == protocol.StateFree
 		for _, t := range v.Record.Left {
 			x.Left = append(x.Left, t.Shard)
 		}
 	}
-	if !ok || !e.resources[index].Selector.Matches(labels.Set(o.Labels)) {
+	if !ok || !s.resources[index].Selector.Matches(labels.Set(o.Labels)) {
 		x.Verb, x.Why = string(protocol.Keep), "it is not selected by the ring"
 		return x, nil
 	}
@@ -112,13 +112,13 @@ func (e *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 		x.Verb, x.Why = string(protocol.Hold), "there is no shard"
 		return x, nil
 	}
-	s, d, err := e.leases.resolve(ctx, v, p)
+	sit, d, err := s.leases.resolve(ctx, v, p)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
 	x.Target, x.Verb, x.Why = p.target(v.Hash).Shard, string(d.Verb), d.Why()
-	if d.Verb == protocol.Assign && s.HeldBack() {
-		x.Verb, x.Why = string(protocol.Hold), s.Vacancy()
+	if d.Verb == protocol.Assign && sit.HeldBack() {
+		x.Verb, x.Why = string(protocol.Hold), sit.Vacancy()
 	}
 	return x, nil
 }

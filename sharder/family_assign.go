@@ -20,17 +20,17 @@ import (
 var errRootless = errors.New("its root is with no shard yet")
 
 // childOf returns the Child of an object. ok is false if the object is not a child of the ring.
-func (e *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protocol.Child, ok bool) {
-	c, ok = e.graph.ChildOf(index, o)
-	c.Label, c.Drain = e.keys.ShardOf(o), e.keys.Draining(o)
+func (s *session) childOf(index int, o *metav1.PartialObjectMetadata) (c protocol.Child, ok bool) {
+	c, ok = s.graph.ChildOf(index, o)
+	c.Label, c.Drain = s.keys.ShardOf(o), s.keys.Draining(o)
 	return c, ok
 }
 
 // adoptChild queues a child for a worker. It returns false if ctx has ended.
-func (e *session) adoptChild(ctx context.Context, index int, o *metav1.PartialObjectMetadata) bool {
-	e.warnOfOwners(index, o)
-	if c, ok := e.childOf(index, o); ok {
-		return e.queue.offer(ctx, c, nil, false)
+func (s *session) adoptChild(ctx context.Context, index int, o *metav1.PartialObjectMetadata) bool {
+	s.warnOfOwners(index, o)
+	if c, ok := s.childOf(index, o); ok {
+		return s.queue.offer(ctx, c, nil, false)
 	}
 	return ctx.Err() == nil
 }
@@ -43,8 +43,8 @@ type ownersSaid struct {
 
 // warnOfOwners warns, once for a resource, of objects that have owners in the ring but no
 // controller.
-func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
-	root, n := e.graph.RootRefOf(index, o)
+func (s *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
+	root, n := s.graph.RootRefOf(index, o)
 	if n == 0 || root.Controls() {
 		return
 	}
@@ -53,8 +53,8 @@ func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
 		message = "objects have several owners in the ring, and no owner reference with controller: true: they are " +
 			"children of no root, and no shard sees them"
 	}
-	if _, said := e.ownersSaid.LoadOrStore(ownersSaid{index, n > 1}, true); !said {
-		e.log(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}).Warn(message,
+	if _, said := s.ownersSaid.LoadOrStore(ownersSaid{index, n > 1}, true); !said {
+		s.log(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}).Warn(message,
 			zap.String("owner", root.Kind.String()+" "+root.Name))
 	}
 }
@@ -62,18 +62,18 @@ func (e *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
 // gather queues the children that are with no member although their roots are, because they were
 // created with the label of a dead shard, or an attempt to assign them failed. A child with another
 // member than its root is found by that member.
-func (e *session) gather(ctx context.Context, p *plan) error {
-	e.outsiders.Store(newOutsiders())
+func (s *session) gather(ctx context.Context, p *plan) error {
+	s.outsiders.Store(newOutsiders())
 	var errs []error
-	for i := len(e.resources); i < len(e.graph.All); i++ {
-		misled := with(labels.Everything(), e.keys.Drain, selection.Exists)
-		for _, src := range append(e.sources(i, p.children(e.keys)), e.sources(i, misled)...) {
+	for i := len(s.resources); i < len(s.graph.All); i++ {
+		misled := with(labels.Everything(), s.keys.Drain, selection.Exists)
+		for _, src := range append(s.sources(i, p.children(s.keys)), s.sources(i, misled)...) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if _, member := p.members.Member(e.keys.ShardOf(o)); member && !e.keys.Draining(o) {
+				if _, member := p.members.Member(s.keys.ShardOf(o)); member && !s.keys.Draining(o) {
 					// the selector would have been too long
 					return ctx.Err() == nil
 				}
-				return e.adoptChild(ctx, i, o)
+				return s.adoptChild(ctx, i, o)
 			})
 			errs = append(errs, err) // the other resources may still be listed
 			if ctx.Err() != nil {
@@ -105,25 +105,25 @@ func (p *plan) children(n protocol.Keys, sources ...string) labels.Selector {
 // of the root lists its children first, and must find those that the last owner may have created.
 // The root is read after the child, so if it has an owner then, and the patch finds the child
 // unchanged, a later move of the root lists the child.
-func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
+func (s *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.Child) error {
 	contended := errContended
 	for range attempts {
 		if c == nil {
-			o, err := e.get(ctx, r)
+			o, err := s.get(ctx, r)
 			if o == nil {
 				return err
 			}
-			v, ok := e.childOf(r.Resource, o)
+			v, ok := s.childOf(r.Resource, o)
 			if !ok {
 				return nil
 			}
 			c = &v
 		}
-		shard, err := e.leaderOf(ctx, *c)
+		shard, err := s.leaderOf(ctx, *c)
 		if err != nil || shard == c.Label && !c.Drain {
 			return err
 		}
-		p := e.plan.Load()
+		p := s.plan.Load()
 		if p == nil {
 			return errRootless
 		}
@@ -131,20 +131,20 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 			return nil
 		}
 		if c.Label == "" {
-			if err := e.awaitRepair(c.Ref, c.UID); err != nil {
+			if err := s.awaitRepair(c.Ref, c.UID); err != nil {
 				return err
 			}
 		}
-		version, err := e.send(ctx, c.Ref, protocol.Follow, shard,
-			e.keys.MergePatch(c.UID, c.Version, shard, false, nil))
+		version, err := s.send(ctx, c.Ref, protocol.Follow, shard,
+			s.keys.MergePatch(c.UID, c.Version, shard, false, nil))
 		switch {
 		case err == nil:
 			if c.Label == "" {
-				e.repairs.repaired(c.Ref, c.UID, time.Now())
+				s.repairs.repaired(c.Ref, c.UID, time.Now())
 			}
-			e.floors.note(holding{shard, r.Resource}, version)
+			s.floors.note(holding{shard, r.Resource}, version)
 			return nil
-		case e.absent(c.Ref, err):
+		case s.absent(c.Ref, err):
 			return nil
 		case protocol.IsOutdated(err):
 			c, contended = nil, fmt.Errorf("%w: %w", errContended, err)
@@ -157,34 +157,34 @@ func (e *session) assignChild(ctx context.Context, r protocol.Ref, c *protocol.C
 
 // leaderOf reads the root of a child, and returns the shard that it is with, or "" if the ring has
 // no such root.
-func (e *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
-	outsiders := e.outsiders.Load() // before the read
+func (s *session) leaderOf(ctx context.Context, c protocol.Child) (shard string, err error) {
+	outsiders := s.outsiders.Load() // before the read
 	if outsiders.has(c.RootUID) {
 		return "", nil
 	}
-	o, err := e.get(ctx, c.Root)
+	o, err := s.get(ctx, c.Root)
 	if o == nil || o.UID != c.RootUID {
 		return "", err
 	}
-	v, ok := e.rootOf(c.Root.Resource, o)
+	v, ok := s.rootOf(c.Root.Resource, o)
 	if !ok {
 		return "", nil
 	}
-	p := e.plan.Load()
+	p := s.plan.Load()
 	if p == nil {
 		return "", errRootless
 	}
-	s := e.leases.situationOf(v, p)
-	if s.Recorded && s.Owner == protocol.EpochUnknown {
-		if err := e.leases.reread(ctx, v.Record.Owner()); err != nil {
+	sit := s.leases.situationOf(v, p)
+	if sit.Recorded && sit.Owner == protocol.EpochUnknown {
+		if err := s.leases.reread(ctx, v.Record.Owner()); err != nil {
 			return "", err
 		}
-		s = e.leases.situationOf(v, p)
+		sit = s.leases.situationOf(v, p)
 	}
-	if shard, ok = s.ShardOfChildren(); ok {
+	if shard, ok = sit.ShardOfChildren(); ok {
 		return shard, nil
 	}
-	if !s.Recorded && !e.resources[c.Root.Resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
+	if !sit.Recorded && !s.resources[c.Root.Resource].Selector.Matches(labels.Set(o.Labels)) { // nor will it be
 		outsiders.add(o.UID)
 		return "", nil
 	}

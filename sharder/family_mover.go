@@ -13,41 +13,41 @@ import (
 )
 
 // moveFamilies moves families in batches until ctx ends.
-func (e *session) moveFamilies(ctx context.Context) {
+func (s *session) moveFamilies(ctx context.Context) {
 	for {
-		all := e.moves.take(ctx)
+		all := s.moves.take(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		p := e.plan.Load()
+		p := s.plan.Load()
 		current := make([]*move, 0, len(all))
 		for _, m := range all {
 			if m.plan == p {
 				current = append(current, m)
 			} else {
-				e.finish(ctx, m.item, false, errReplanned)
+				s.finish(ctx, m.item, false, errReplanned)
 			}
 		}
 		if len(current) == 0 {
 			continue
 		}
-		e.moveBatch(ctx, p, batchOf(current, func(m *move) bool {
-			return e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root)
+		s.moveBatch(ctx, p, batchOf(current, func(m *move) bool {
+			return s.moves.inDoubt(m.root.Ref) || s.unsurveyed(m.root)
 		}))
 	}
 }
 
 // unsurveyed reports whether children of the root may be with any shard, unknown to this session.
-func (e *session) unsurveyed(r protocol.Root) bool {
-	return slices.ContainsFunc(e.graph.ChildResources[r.Resource], func(i int) bool {
-		return !e.floors.knows(e.placeOf(i, r.Namespace))
+func (s *session) unsurveyed(r protocol.Root) bool {
+	return slices.ContainsFunc(s.graph.ChildResources[r.Resource], func(i int) bool {
+		return !s.floors.knows(s.placeOf(i, r.Namespace))
 	})
 }
 
 // moveBatch moves the children of a batch of roots to the new shards of the roots, and then the
 // roots. It holds only a page of children in memory at a time.
-func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
-	hands := make(chan struct{}, e.config.Concurrency)
+func (s *session) moveBatch(ctx context.Context, p *plan, b batch) {
+	hands := make(chan struct{}, s.config.Concurrency)
 	var busy sync.WaitGroup
 	begin := func(job func()) {
 		hands <- struct{}{}
@@ -61,18 +61,18 @@ func (e *session) moveBatch(ctx context.Context, p *plan, b batch) {
 		roots[m.root.Ref] = m
 		m.protected = make(chan struct{})
 	}
-	lists := e.listChildren(ctx, p, b, func(c protocol.Child) {
+	lists := s.listChildren(ctx, p, b, func(c protocol.Child) {
 		if m := roots[c.Root]; m != nil && m.root.UID == c.RootUID {
 			begin(func() {
 				if !m.failed() { // or its root waits anyhow, and others would wait for its children
-					e.bring(ctx, m, c)
+					s.bring(ctx, m, c)
 				}
 			})
 		}
 	})
 	busy.Wait()
 	for _, m := range b.moves {
-		begin(func() { e.settleRoot(ctx, m, b, lists) })
+		begin(func() { s.settleRoot(ctx, m, b, lists) })
 	}
 	busy.Wait()
 }
@@ -86,14 +86,14 @@ type childList struct {
 // listChildren calls found with all children of a batch of roots, and with others. The first list
 // of a place has no selector: it shows what shards were assigned before this session.
 // listChildren returns the outcome for each place.
-func (e *session) listChildren(ctx context.Context, p *plan, b batch,
+func (s *session) listChildren(ctx context.Context, p *plan, b batch,
 	found func(protocol.Child),
 ) map[place]childList {
 	lists := map[place]childList{}
 	namespaces := map[place][]string{} // of the roots, by the places of their children
 	for _, m := range b.moves {
-		for _, i := range e.graph.ChildResources[m.root.Resource] {
-			at := e.placeOf(i, m.root.Namespace)
+		for _, i := range s.graph.ChildResources[m.root.Resource] {
+			at := s.placeOf(i, m.root.Namespace)
 			if !slices.Contains(namespaces[at], m.root.Namespace) {
 				namespaces[at] = append(namespaces[at], m.root.Namespace)
 			}
@@ -101,29 +101,29 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 	}
 	selector := labels.Everything()
 	if !b.any {
-		selector = p.children(e.keys, b.sources...)
+		selector = p.children(s.keys, b.sources...)
 	}
-	for i := len(e.resources); i < len(e.graph.All); i++ {
-		for _, src := range e.sources(i, selector) {
+	for i := len(s.resources); i < len(s.graph.All); i++ {
+		for _, src := range s.sources(i, selector) {
 			at := place{i, src.namespace}
 			of := namespaces[at]
-			survey := b.any && !e.floors.knows(at)
+			survey := b.any && !s.floors.knows(at)
 			switch {
 			case len(of) == 0:
 				continue
 			case len(of) == 1 && !survey: // the empty namespace means all
-				src.namespace, src.client = of[0], e.client(i, of[0])
+				src.namespace, src.client = of[0], s.client(i, of[0])
 			}
 			version, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if c, ok := e.childOf(i, o); ok {
-					e.floors.note(holding{c.Label, i}, c.Version)
+				if c, ok := s.childOf(i, o); ok {
+					s.floors.note(holding{c.Label, i}, c.Version)
 					found(c)
 				}
 				return ctx.Err() == nil
 			})
 			lists[at] = childList{version, err}
 			if survey && err == nil {
-				e.floors.complete(at)
+				s.floors.complete(at)
 			}
 		}
 	}
@@ -133,12 +133,12 @@ func (e *session) listChildren(ctx context.Context, p *plan, b batch,
 // contested reports whether an earlier patch, by the former sharder or with an unknown outcome, may
 // still be carried out on this version of a root without an owner, or of one of its children. The
 // network may delay it for any time.
-func (e *session) contested(m *move, version string) bool {
-	if m.decision.Verb != protocol.Assign || e.first {
+func (s *session) contested(m *move, version string) bool {
+	if m.decision.Verb != protocol.Assign || s.first {
 		return false
 	}
-	order, known := protocol.CompareVersions(version, e.version) // client-go's fakes have no versions
-	return known && order <= 0 || e.moves.inDoubt(m.root.Ref)
+	order, known := protocol.CompareVersions(version, s.version) // client-go's fakes have no versions
+	return known && order <= 0 || s.moves.inDoubt(m.root.Ref)
 }
 
 // protect makes sure, once, that the root has no owner while its children move, because its shard
@@ -146,22 +146,22 @@ func (e *session) contested(m *move, version string) bool {
 // assign it. The drain label of a root without an owner means nothing, and the assignment removes
 // it. A root that came from a list or an event is read, because these may be late, and this session
 // may have assigned the root since.
-func (e *session) protect(ctx context.Context, m *move) error {
+func (s *session) protect(ctx context.Context, m *move) error {
 	if m.protecting.Swap(true) {
 		<-m.protected
 		return m.unfit
 	}
 	defer close(m.protected)
 	switch r := &m.root; {
-	case e.contested(m, r.Version):
+	case s.contested(m, r.Version):
 		var version string
-		version, m.unfit = e.send(ctx, r.Ref, protocol.Protect, r.Label,
-			e.marks[r.Resource].MergePatch(r.UID, r.Version, r.Label, !r.Drain, nil))
+		version, m.unfit = s.send(ctx, r.Ref, protocol.Protect, r.Label,
+			s.marks[r.Resource].MergePatch(r.UID, r.Version, r.Label, !r.Drain, nil))
 		if m.unfit == nil {
 			r.Version = version
 		}
 	case !m.current:
-		o, err := e.get(ctx, r.Ref)
+		o, err := s.get(ctx, r.Ref)
 		if m.unfit = err; err == nil && (o == nil || o.UID != r.UID || o.ResourceVersion != r.Version) {
 			m.unfit = errReplanned
 		}
@@ -173,37 +173,37 @@ func (e *session) protect(ctx context.Context, m *move) error {
 // the drain label first, and loses it again, so that a patch that is still on its way finds another
 // version. The child keeps the shard label meanwhile, because that shard may be at work on the
 // root, if a user has removed the record, and must not lose sight of the child.
-func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
-	resource, contended := e.graph.All[c.Resource].GVR.GroupResource().String(), errContended
+func (s *session) bring(ctx context.Context, m *move, c protocol.Child) {
+	resource, contended := s.graph.All[c.Resource].GVR.GroupResource().String(), errContended
 	for range attempts {
 		label := m.decision.Label
 		there := c.Label == label && !c.Drain
-		if there && !e.contested(m, c.Version) {
+		if there && !s.contested(m, c.Version) {
 			m.reach(resource, c.Version)
 			return
 		}
-		if err := e.protect(ctx, m); err != nil {
+		if err := s.protect(ctx, m); err != nil {
 			m.fail(err)
 			return
 		}
-		version, err := e.send(ctx, c.Ref, protocol.Follow, label,
-			e.keys.MergePatch(c.UID, c.Version, label, there, nil))
+		version, err := s.send(ctx, c.Ref, protocol.Follow, label,
+			s.keys.MergePatch(c.UID, c.Version, label, there, nil))
 		switch {
 		case err == nil && there:
 			c.Drain, c.Version = true, version
 			continue
 		case err == nil:
-			e.floors.note(holding{label, c.Resource}, version)
+			s.floors.note(holding{label, c.Resource}, version)
 			m.reach(resource, version)
 			return
-		case e.absent(c.Ref, err):
+		case s.absent(c.Ref, err):
 			return
 		case !protocol.IsOutdated(err):
 			m.fail(err)
 			return
 		}
 		contended = fmt.Errorf("%w: %w", errContended, err)
-		o, err := e.get(ctx, c.Ref)
+		o, err := s.get(ctx, c.Ref)
 		if err != nil {
 			m.fail(err)
 			return
@@ -211,7 +211,7 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 		if o == nil {
 			return
 		}
-		now, ok := e.childOf(c.Resource, o)
+		now, ok := s.childOf(c.Resource, o)
 		if !ok || now.Root != c.Root || now.RootUID != c.RootUID {
 			return
 		}
@@ -221,45 +221,45 @@ func (e *session) bring(ctx context.Context, m *move, c protocol.Child) {
 }
 
 // settleRoot assigns a root whose children are where they belong. lists are the lists of children.
-func (e *session) settleRoot(ctx context.Context, m *move, b batch, lists map[place]childList) {
+func (s *session) settleRoot(ctx context.Context, m *move, b batch, lists map[place]childList) {
 	var err error
-	for _, i := range e.graph.ChildResources[m.root.Resource] {
-		err = cmp.Or(err, lists[e.placeOf(i, m.root.Namespace)].err)
+	for _, i := range s.graph.ChildResources[m.root.Resource] {
+		err = cmp.Or(err, lists[s.placeOf(i, m.root.Namespace)].err)
 	}
 	switch {
 	case err != nil:
 	case m.err != nil:
 		err = m.err
-	case e.plan.Load() != m.plan:
+	case s.plan.Load() != m.plan:
 		err = errReplanned
 	default:
 		r := *m.decision.Record
 		r.ChildFloor, r.Childless = map[string]string{}, map[string]string{}
-		for _, i := range e.graph.ChildResources[m.root.Resource] {
-			name := e.graph.All[i].GVR.GroupResource().String()
+		for _, i := range s.graph.ChildResources[m.root.Resource] {
+			name := s.graph.All[i].GVR.GroupResource().String()
 			r.ChildFloor[name] = m.floor[name]
-			switch version := lists[e.placeOf(i, m.root.Namespace)].version; {
+			switch version := lists[s.placeOf(i, m.root.Namespace)].version; {
 			case !m.root.Recorded && !b.any: // the list did not show children that the shard already has
-				r.ChildFloor[name] = protocol.Later(m.floor[name], e.floors.floor(holding{m.decision.Label, i}))
+				r.ChildFloor[name] = protocol.Later(m.floor[name], s.floors.floor(holding{m.decision.Label, i}))
 			case m.floor[name] == "" && version != "":
 				r.Childless[name] = version
 			}
 		}
 		m.decision.Record = &r
-		err = e.patch(ctx, m.root, m.decision)
+		err = s.patch(ctx, m.root, m.decision)
 	}
-	if e.absent(m.root.Ref, err) {
-		e.finish(ctx, m.item, true, nil)
+	if s.absent(m.root.Ref, err) {
+		s.finish(ctx, m.item, true, nil)
 		return
 	}
 	if err != nil {
-		e.moves.doubt(m.root.Ref)
+		s.moves.doubt(m.root.Ref)
 	} else {
-		e.moves.mended(m.root.Ref)
+		s.moves.mended(m.root.Ref)
 		m.item.wrote = true
 	}
 	if protocol.IsOutdated(err) { // nothing to log
 		err = errReplanned
 	}
-	e.finish(ctx, m.item, m.decision.Placed(), err)
+	s.finish(ctx, m.item, m.decision.Placed(), err)
 }

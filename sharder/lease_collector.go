@@ -39,14 +39,14 @@ const (
 )
 
 // run acts when something is due, until ctx ends.
-func (k *leaseCollector) run(ctx context.Context) {
+func (c *leaseCollector) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait := k.round(ctx)
-		timer := k.clock.NewTimer(wait)
+		wait := c.round(ctx)
+		timer := c.clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-timer.C():
-		case <-k.due:
+		case <-c.due:
 		}
 		timer.Stop()
 		if !clock.Sleep(ctx, minKeeping) {
@@ -56,17 +56,17 @@ func (k *leaseCollector) run(ctx context.Context) {
 }
 
 // round does what is due, and returns when to run again if no Lease changes.
-func (k *leaseCollector) round(ctx context.Context) time.Duration {
-	calm, wait := k.calm()
-	for _, shard := range k.known() {
+func (c *leaseCollector) round(ctx context.Context) time.Duration {
+	calm, wait := c.calm()
+	for _, shard := range c.known() {
 		if ctx.Err() != nil {
 			return 0
 		}
-		if calm && !k.take(ctx, shard) {
+		if calm && !c.take(ctx, shard) {
 			wait = min(wait, maxKeeping)
 		}
-		if !k.collect(ctx, shard) {
-			wait = min(wait, k.patience)
+		if !c.collect(ctx, shard) {
+			wait = min(wait, c.patience)
 		}
 	}
 	return wait
@@ -75,36 +75,36 @@ func (k *leaseCollector) round(ctx context.Context) time.Duration {
 // calm reports whether Leases may be taken. If at least half of three or more shards expire
 // together, a failure of the API server or the network is more likely than that of the shards, so
 // one more D must pass.
-func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
-	now := k.clock.Now()
-	k.mu.Lock()
-	members := k.tracker.Members(now)
+func (c *leaseCollector) calm() (calm bool, wait time.Duration) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	members := c.tracker.Members(now)
 	var expired []string
 	for _, name := range members {
-		if s := k.tracker.State(name, now); s == shardstate.Expired || s == shardstate.Uncertain {
+		if s := c.tracker.State(name, now); s == shardstate.Expired || s == shardstate.Uncertain {
 			expired = append(expired, name)
 		}
 	}
-	wait, ok := k.tracker.Next(now)
-	k.mu.Unlock()
+	wait, ok := c.tracker.Next(now)
+	c.mu.Unlock()
 	if !ok {
 		wait = time.Hour
 	}
 	switch storm := len(members) >= 3 && 2*len(expired) >= len(members); {
 	case !storm:
-		k.storm = false
+		c.storm = false
 		return true, wait
-	case !k.storm:
-		k.storm, k.stormed = true, now
-		k.log.Warn("at least half of the shards have expired together: waiting one lease duration longer before "+
+	case !c.storm:
+		c.storm, c.stormed = true, now
+		c.log.Warn("at least half of the shards have expired together: waiting one lease duration longer before "+
 			"taking their Leases",
-			zap.Strings("shards", expired), zap.Duration("leaseDuration", k.duration))
-		if k.hooks.OnStorm != nil {
-			k.hooks.OnStorm(expired)
+			zap.Strings("shards", expired), zap.Duration("leaseDuration", c.duration))
+		if c.hooks.OnStorm != nil {
+			c.hooks.OnStorm(expired)
 		}
 	}
 	// They expire together at D, and could be taken at 2D.
-	left := 2*k.duration - now.SinceAtLeast(k.stormed)
+	left := 2*c.duration - now.SinceAtLeast(c.stormed)
 	if left <= 0 {
 		return true, wait
 	}
@@ -112,50 +112,50 @@ func (k *leaseCollector) calm() (calm bool, wait time.Duration) {
 }
 
 // take acquires the Lease of a shard if that is due. It returns false if it must be retried soon.
-func (k *leaseCollector) take(ctx context.Context, shard string) bool {
-	now := k.clock.Now()
-	k.mu.Lock()
-	takeover, ok := k.tracker.Takeover(shard, now)
-	k.mu.Unlock()
+func (c *leaseCollector) take(ctx context.Context, shard string) bool {
+	now := c.clock.Now()
+	c.mu.Lock()
+	takeover, ok := c.tracker.Takeover(shard, now)
+	c.mu.Unlock()
 	if !ok {
 		return true
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	taken, err := shardstate.TakeOver(short, k.kube, takeover)
+	taken, err := shardstate.TakeOver(short, c.kube, takeover)
 	switch {
 	case err == nil:
-		k.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
-		if k.hooks.OnTaken != nil {
-			k.hooks.OnTaken(shard)
+		c.log.Info("took the Lease of a shard that does not renew it", zap.String("shard", shard))
+		if c.hooks.OnTaken != nil {
+			c.hooks.OnTaken(shard)
 		}
-		k.see(taken, false)
+		c.see(taken, false)
 		return true
 	case ctx.Err() != nil:
 		return true
 	case apierrors.IsForbidden(err):
-		k.log.Log(warning(ctx, err), "cannot take the Lease of a dead shard, whose objects stay with it",
+		c.log.Log(warning(ctx, err), "cannot take the Lease of a dead shard, whose objects stay with it",
 			zap.String("shard", shard), zap.Error(err))
 	default: // the shard returned, another sharder was faster, or the outcome is unknown
-		k.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
+		c.log.Info("the Lease of a shard was not taken", zap.String("shard", shard), zap.Error(err))
 	}
-	if err := k.look(ctx, shard); err != nil && ctx.Err() == nil {
-		k.log.Warn("request failed, retrying", zap.Error(err))
+	if err := c.look(ctx, shard); err != nil && ctx.Err() == nil {
+		c.log.Warn("request failed, retrying", zap.Error(err))
 	}
 	return false
 }
 
 // collect deletes the Lease of a shard that has been dead for GCPeriod and that nothing refers to.
 // It returns false if it must be retried.
-func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
-	now := k.clock.Now()
-	k.mu.Lock()
-	deletion, ok := k.tracker.Deletion(shard, now)
-	k.mu.Unlock()
-	if !ok || k.named(shard) {
+func (c *leaseCollector) collect(ctx context.Context, shard string) bool {
+	now := c.clock.Now()
+	c.mu.Lock()
+	deletion, ok := c.tracker.Deletion(shard, now)
+	c.mu.Unlock()
+	if !ok || c.named(shard) {
 		return true
 	}
-	switch empty, err := k.empty(ctx, shard); {
+	switch empty, err := c.empty(ctx, shard); {
 	case err != nil:
 		return false
 	case !empty: // objects that are no longer selected stay with it
@@ -163,17 +163,17 @@ func (k *leaseCollector) collect(ctx context.Context, shard string) bool {
 	}
 	short, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	switch err := shardstate.Delete(short, k.kube, deletion); {
+	switch err := shardstate.Delete(short, c.kube, deletion); {
 	// the watch will show it
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard), apierrors.IsConflict(err):
 		return true
 	case err != nil:
-		k.log.Log(warning(ctx, err), "the Lease of a dead shard was not deleted, retrying", zap.Error(err))
+		c.log.Log(warning(ctx, err), "the Lease of a dead shard was not deleted, retrying", zap.Error(err))
 		return false
 	}
-	k.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))
-	if k.hooks.OnCollected != nil {
-		k.hooks.OnCollected(shard)
+	c.log.Info("deleted the Lease of a shard that has been dead for long", zap.String("shard", shard))
+	if c.hooks.OnCollected != nil {
+		c.hooks.OnCollected(shard)
 	}
 	return true
 }

@@ -353,9 +353,9 @@ func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 }
 
 // historyNow loads and returns the stored history.
-func (e *session) historyNow(t *testing.T) protocol.History {
-	require.NoError(t, e.store.load(context.WithoutCancel(t.Context())))
-	return e.store.known
+func (s *session) historyNow(t *testing.T) protocol.History {
+	require.NoError(t, s.store.load(context.WithoutCancel(t.Context())))
+	return s.store.known
 }
 
 // hungPatches are the sharder's patches of objects that hang.

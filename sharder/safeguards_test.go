@@ -13,7 +13,7 @@ import (
 var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record begins without a floor", File: "assign.go",
-		Old: "] = e.floors.floor(holding{d.Label, i})", New: "], _ = \"\", i",
+		Old: "] = s.floors.floor(holding{d.Label, i})", New: "], _ = \"\", i",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -29,32 +29,32 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a sharder does not ask what shards were given before it", File: "family_mover.go",
-		Old: "e.moves.inDoubt(m.root.Ref) || e.unsurveyed(m.root)", New: "e.moves.inDoubt(m.root.Ref)",
+		Old: "s.moves.inDoubt(m.root.Ref) || s.unsurveyed(m.root)", New: "s.moves.inDoubt(m.root.Ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
 		Name: "an object that crashes its shards is not held back", File: "assign.go",
-		Old: "if d.Verb == protocol.Assign && s.Recorded {", New: "if false {",
+		Old: "if d.Verb == protocol.Assign && sit.Recorded {", New: "if false {",
 		Caught: "TestAnObjectThatCrashesItsShardsIsHeldBack",
 	},
 	{
 		Name: "what a process did not work on when it died is suspected", File: "suspects.go",
-		Old: "case crash.Complete && !crash.AtWork(s.UID):", New: "case false && crash.Complete:",
+		Old: "case crash.Complete && !crash.AtWork(sit.UID):", New: "case false && crash.Complete:",
 		Caught: "TestOnlyWhatAProcessWorkedOnIsSuspected",
 	},
 	{
 		Name: "an object is held back although it was changed", File: "suspects.go",
-		Old: "case s.ChangedSince(held.Root):", New: "case false:",
+		Old: "case sit.ChangedSince(held.Root):", New: "case false:",
 		Caught: "TestAChangedObjectIsNotHeldBack",
 	},
 	{
 		Name: "a new sharder does not know what was held back", File: "suspects.go",
-		Old: "	if !s.HeldBack() {", New: "	if true {",
+		Old: "	if !sit.HeldBack() {", New: "	if true {",
 		Caught: "TestANewSharderHoldsBackWhatTheFormerOneDid",
 	},
 	{
 		Name: "a new object waits for a shard that may be dead", File: "assign.go",
-		Old: "!s.Recorded && s.Stalls(d) && e.unwritten(ctx, *o)", New: "false && e.unwritten(ctx, *o)",
+		Old: "!sit.Recorded && sit.Stalls(d) && s.unwritten(ctx, *o)", New: "false && s.unwritten(ctx, *o)",
 		Caught: "TestANewObjectGetsALivingOwnerAtOnce",
 	},
 	{
@@ -96,8 +96,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "stamps that are removed again and again are set as often", File: "family_assign.go",
-		Old:    "		if c.Label == \"\" {\n			if err := e.awaitRepair",
-		New:    "		if false {\n			if err := e.awaitRepair",
+		Old:    "		if c.Label == \"\" {\n			if err := s.awaitRepair",
+		New:    "		if false {\n			if err := s.awaitRepair",
 		Caught: "TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely",
 	},
 	{
@@ -148,7 +148,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "any 404 proves that an object is gone", File: "assign.go",
-		Old: "return kube.Absent(err, e.graph.All[r.Resource].GVR.GroupResource(), r.Name)",
+		Old: "return kube.Absent(err, s.graph.All[r.Resource].GVR.GroupResource(), r.Name)",
 		New: "_ = kube.Absent\n	var status interface{ Status() metav1.Status }\n	return errors.As(err, " +
 			"&status) && status.Status().Code == 404",
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
@@ -160,13 +160,13 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "objects are assigned before the history says among whom", File: "membership.go",
-		Old:    "if err := e.store.begin(ctx, m); err != nil {\n		return nil, err",
+		Old:    "if err := s.store.begin(ctx, m); err != nil {\n		return nil, err",
 		New:    "if err := ctx.Err(); err != nil {\n		return nil, err",
 		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
 	},
 	{
 		Name: "a Lease is deleted that the history names", File: "lease_collector.go",
-		Old: "if !ok || k.named(shard) {", New: "if !ok {",
+		Old: "if !ok || c.named(shard) {", New: "if !ok {",
 		Caught: "TestALeaseStaysWhileTheHistoryNamesIt",
 	},
 	{
@@ -182,17 +182,17 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a root that was outside of the ring is taken for a new one", File: "assign.go",
-		Old: "!e.resources[s.Resource].Selector.Empty() ||\n", New: "false ||\n",
+		Old: "!s.resources[sit.Resource].Selector.Empty() ||\n", New: "false ||\n",
 		Caught: "TestARootThatIsSelectedLaterIsNotTakenForANewOne",
 	},
 	{
 		Name: "a sharder that is new takes roots for new ones", File: "assign.go",
-		Old: "e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root)", New: "false",
+		Old: "s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root)", New: "false",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
 		Name: "a root whose move has ended halfway is taken for a new one", File: "assign.go",
-		Old: "e.moves.inDoubt(s.Ref) || e.unsurveyed(s.Root)", New: "e.unsurveyed(s.Root)",
+		Old: "s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root)", New: "s.unsurveyed(sit.Root)",
 		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
 	},
 	{
@@ -207,12 +207,12 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the Lease of a shard that was asked about is created for ever", File: "shard_leases.go",
-		Old: "		delete(g.asked, l.Name)", New: "		_ = g.asked",
+		Old: "		delete(ls.asked, l.Name)", New: "		_ = ls.asked",
 		Caught: "TestALeaseThatWasCollectedIsNotCreatedAgain",
 	},
 	{
 		Name: "a ring is settled although a resource is not known", File: "scan.go",
-		Old: "errs := []error{e.unknown}", New: "errs := []error{nil}",
+		Old: "errs := []error{s.unknown}", New: "errs := []error{nil}",
 		Caught: "TestAResourceThatIsNotServedIsPickedUpLater",
 	},
 	{
@@ -222,7 +222,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "nothing is asked about former members before somebody has to know", File: "membership.go",
-		Old: "	all.Go(func() { e.resolveFormerMembers(ctx) })\n", New: "",
+		Old: "	all.Go(func() { s.resolveFormerMembers(ctx) })\n", New: "",
 		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
 	},
 	{
@@ -273,7 +273,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an earlier patch may assign a root while its children move", File: "family_mover.go",
-		Old: "if err := e.protect(ctx, m); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Old: "if err := s.protect(ctx, m); err != nil {", New: "if err := ctx.Err(); err != nil {",
 		Caught: "TestALateAssignmentKeepsTheChildrenOfItsRoot",
 	},
 	{
@@ -283,7 +283,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an earlier patch may move a child that is in place", File: "family_mover.go",
-		Old: "if there && !e.contested(m, c.Version) {", New: "if there {",
+		Old: "if there && !s.contested(m, c.Version) {", New: "if there {",
 		Caught: "TestALatePatchOfAChildIsRefused",
 	},
 	{
@@ -293,7 +293,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a root that is selected passes for one that is not", File: "assign.go",
-		Old: "				e.outsiders.Store(newOutsiders()) // before the list\n", New: "",
+		Old: "				s.outsiders.Store(newOutsiders()) // before the list\n", New: "",
 		Caught: "TestChildrenOfRootsThatAreNotSelectedCostLittle",
 	},
 }

@@ -130,40 +130,40 @@ func (s *Sharder) newSession(tracker *shardstate.Tracker, troubles *resourceTrou
 }
 
 // recallHistory finds out under which memberships objects may have been assigned.
-func (e *session) recallHistory(ctx context.Context) error {
-	err := e.store.load(ctx)
+func (s *session) recallHistory(ctx context.Context) error {
+	err := s.store.load(ctx)
 	if err == nil || !errors.Is(err, errNoHistory) {
 		return err
 	}
-	touched, scanErr := e.ringInUse(ctx)
+	touched, scanErr := s.ringInUse(ctx)
 	if scanErr != nil {
 		return scanErr
 	}
 	if !touched {
-		e.first = true
+		s.first = true
 		return nil
 	}
 	// The history was lost: any living shard may work on any object.
 	h := protocol.HistoryOf()
-	for _, t := range e.leases.presentEpochs() {
+	for _, t := range s.leases.presentEpochs() {
 		h = h.With(protocol.Membership{t})
 	}
-	e.store.assume(h)
-	e.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record "+
+	s.store.assume(h)
+	s.config.Logger.Warn("the ring's history is gone, though there are objects with owners: objects without a record "+
 		"are taken from every shard in turn", zap.Error(err))
 	return nil
 }
 
 // ringInUse reports whether an object carries a label or record of the ring. It also returns true
 // if a resource cannot be listed somewhere.
-func (e *session) ringInUse(ctx context.Context) (bool, error) {
-	touched := e.unknown != nil
+func (s *session) ringInUse(ctx context.Context) (bool, error) {
+	touched := s.unknown != nil
 	listed := false
 	var errs []error
-	for i := range e.resources {
-		for _, src := range e.sources(i, e.resources[i].Selector) {
-			_, err := e.reported(src, "stray").pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				touched = touched || e.marks[i].CarriesMarks(o)
+	for i := range s.resources {
+		for _, src := range s.sources(i, s.resources[i].Selector) {
+			_, err := s.reported(src, "stray").pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
+				touched = touched || s.marks[i].CarriesMarks(o)
 				return !touched
 			})
 			if touched {
@@ -189,8 +189,8 @@ func notify(c chan struct{}) {
 }
 
 // serves reports whether the session distributes the objects of a resource.
-func (e *session) serves(gvr schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(e.resources, func(r protocol.Resource) bool { return r.GVR == gvr })
+func (s *session) serves(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(s.resources, func(r protocol.Resource) bool { return r.GVR == gvr })
 }
 
 // errResourceServed means that the API server now serves a resource that the session left out.
@@ -198,59 +198,59 @@ var errResourceServed = errors.New("sharder: a resource is served that was not")
 
 // run works until ctx ends, or until it cannot continue. It returns errResourceServed if a new
 // session can serve more resources.
-func (e *session) run(ctx context.Context) error {
+func (s *session) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer e.queue.watch(ctx)() // stopped after the last worker
+	defer s.queue.watch(ctx)() // stopped after the last worker
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel(nil)
-	defer e.leases.watchPods(ctx, e.kube, e.config.LeaseDuration)()
-	if e.unknown != nil {
+	defer s.leases.watchPods(ctx, s.kube, s.config.LeaseDuration)()
+	if s.unknown != nil {
 		all.Go(func() {
 			for clock.Sleep(ctx, maxRescanDelay) {
-				now, _, err := protocol.Resolve(e.mapper, e.config.Resources)
-				if err == nil && slices.ContainsFunc(now, func(r protocol.Resource) bool { return !e.serves(r.GVR) }) {
+				now, _, err := protocol.Resolve(s.mapper, s.config.Resources)
+				if err == nil && slices.ContainsFunc(now, func(r protocol.Resource) bool { return !s.serves(r.GVR) }) {
 					cancel(errResourceServed)
 				}
 			}
 		})
 	}
-	all.Go(func() { e.leases.run(ctx, e.version) })
-	all.Go(func() { e.collector.run(ctx) })
-	all.Go(func() { e.releaseRetries(ctx) })
-	all.Go(func() { e.reportOverdue(ctx) })
-	all.Go(func() { e.reportUnowned(ctx) })
-	all.Go(func() { e.moveFamilies(ctx) })
-	for n := range (1 + longPerPlace) * e.config.Concurrency {
-		all.Go(func() { e.work(ctx, n < max(1, e.config.Concurrency/4)) })
+	all.Go(func() { s.leases.run(ctx, s.version) })
+	all.Go(func() { s.collector.run(ctx) })
+	all.Go(func() { s.releaseRetries(ctx) })
+	all.Go(func() { s.reportOverdue(ctx) })
+	all.Go(func() { s.reportUnowned(ctx) })
+	all.Go(func() { s.moveFamilies(ctx) })
+	for n := range (1 + longPerPlace) * s.config.Concurrency {
+		all.Go(func() { s.work(ctx, n < max(1, s.config.Concurrency/4)) })
 	}
 	var counted sync.WaitGroup // the resources whose present drains were counted
-	for i := range e.resources {
-		for _, src := range e.sources(i, with(e.resources[i].Selector, e.keys.Drain, selection.Exists)) {
+	for i := range s.resources {
+		for _, src := range s.sources(i, with(s.resources[i].Selector, s.keys.Drain, selection.Exists)) {
 			counted.Add(1)
 			once := sync.OnceFunc(counted.Done)
 			all.Go(func() {
 				defer once()
-				e.watchDrains(ctx, i, e.reported(src, "drained"), once)
+				s.watchDrains(ctx, i, s.reported(src, "drained"), once)
 			})
 		}
 	}
-	for i := len(e.resources); i < len(e.graph.All); i++ {
+	for i := len(s.resources); i < len(s.graph.All); i++ {
 		for purpose, selector := range map[string]labels.Selector{
-			"stray":  with(labels.Everything(), e.keys.Shard, selection.DoesNotExist),
-			"misled": with(labels.Everything(), e.keys.Drain, selection.Exists),
+			"stray":  with(labels.Everything(), s.keys.Shard, selection.DoesNotExist),
+			"misled": with(labels.Everything(), s.keys.Drain, selection.Exists),
 		} {
-			for _, src := range e.sources(i, selector) {
+			for _, src := range s.sources(i, selector) {
 				all.Go(func() {
-					e.reported(src, purpose).run(ctx, sink{
-						found: func(o *metav1.PartialObjectMetadata) bool { return e.adoptChild(ctx, i, o) },
+					s.reported(src, purpose).run(ctx, sink{
+						found: func(o *metav1.PartialObjectMetadata) bool { return s.adoptChild(ctx, i, o) },
 					})
 				})
 			}
 		}
 	}
 	counted.Wait()
-	if err := e.followMembership(ctx); err != nil {
+	if err := s.followMembership(ctx); err != nil {
 		return err
 	}
 	if errors.Is(context.Cause(ctx), errResourceServed) {
@@ -260,24 +260,24 @@ func (e *session) run(ctx context.Context) error {
 }
 
 // sources returns the sources of a resource's objects, one for each namespace.
-func (e *session) sources(index int, selector labels.Selector) []source {
+func (s *session) sources(index int, selector labels.Selector) []source {
 	var all []source
-	r := e.graph.All[index]
+	r := s.graph.All[index]
 	for _, namespace := range r.WatchedNamespaces() {
 		all = append(all, source{
-			client: e.client(index, namespace), resource: r, namespace: namespace, selector: selector,
-			page: e.pages[index], log: e.config.Logger,
+			client: s.client(index, namespace), resource: r, namespace: namespace, selector: selector,
+			page: s.pages[index], log: s.config.Logger,
 		})
 	}
 	return all
 }
 
 // reported returns a source that records whether its requests succeed. They all have one purpose.
-func (e *session) reported(s source, purpose string) source {
-	s.outcome = func(verb string, err error) {
-		e.troubles.note(troubledRequest{resourceTrouble{s.resource.GVR, s.namespace, verb}, purpose}, err)
+func (s *session) reported(from source, purpose string) source {
+	from.outcome = func(verb string, err error) {
+		s.troubles.note(troubledRequest{resourceTrouble{from.resource.GVR, from.namespace, verb}, purpose}, err)
 	}
-	return s
+	return from
 }
 
 // place is where objects of a resource, by its index, are listed and watched: in a namespace, or in
@@ -288,12 +288,12 @@ type place struct {
 }
 
 // placeOf returns the place of the objects of a resource that are in a namespace.
-func (e *session) placeOf(resource int, namespace string) place {
-	return place{resource, e.graph.All[resource].WatchedNamespace(namespace)}
+func (s *session) placeOf(resource int, namespace string) place {
+	return place{resource, s.graph.All[resource].WatchedNamespace(namespace)}
 }
 
-func (e *session) client(index int, namespace string) metadata.ResourceInterface {
-	client := e.meta.Resource(e.graph.All[index].GVR)
+func (s *session) client(index int, namespace string) metadata.ResourceInterface {
+	client := s.meta.Resource(s.graph.All[index].GVR)
 	if namespace == "" {
 		return client
 	}
@@ -301,120 +301,120 @@ func (e *session) client(index int, namespace string) metadata.ResourceInterface
 }
 
 // releaseRetries makes delayed items ready when they are due.
-func (e *session) releaseRetries(ctx context.Context) {
+func (s *session) releaseRetries(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
-		if due, ok := e.queue.next(time.Now()); ok {
+		if due, ok := s.queue.next(time.Now()); ok {
 			wait = time.Until(due)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-e.queue.later:
+		case <-s.queue.later:
 		}
 		timer.Stop()
 	}
 }
 
 // rootOf returns the Root of an object. ok is false if the object is not distributed.
-func (e *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
-	r := e.resources[index]
-	if o.Name == HistoryName(e.config.Ring) && o.Namespace == e.config.Namespace && r.Kind.Group == "" &&
+func (s *session) rootOf(index int, o *metav1.PartialObjectMetadata) (v protocol.Root, ok bool) {
+	r := s.resources[index]
+	if o.Name == HistoryName(s.config.Ring) && o.Namespace == s.config.Namespace && r.Kind.Group == "" &&
 		r.Kind.Kind == "ConfigMap" {
 		return protocol.Root{}, false
 	}
-	return e.marks[index].RootOf(index, r, o), true
+	return s.marks[index].RootOf(index, r, o), true
 }
 
 // watchDrains counts the objects that carry the drain label, and queues them. It calls counted when
 // the present ones are counted, or cannot be, so that other resources do not wait for one that
 // cannot be listed.
-func (e *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
+func (s *session) watchDrains(ctx context.Context, index int, src source, counted func()) {
 	var listed map[protocol.Ref]bool // during a list
 	src.run(ctx, sink{
 		listing: func() { listed = map[protocol.Ref]bool{} },
 		found: func(o *metav1.PartialObjectMetadata) bool {
-			v, ok := e.rootOf(index, o)
+			v, ok := s.rootOf(index, o)
 			if !ok {
 				return true
 			}
 			if listed != nil {
 				listed[v.Ref] = true
 			}
-			e.drains.see(v.Ref, v.Label, time.Now())
-			return e.enqueueIfNeeded(ctx, v)
+			s.drains.see(v.Ref, v.Label, time.Now())
+			return s.enqueueIfNeeded(ctx, v)
 		},
 		left: func(o *metav1.PartialObjectMetadata) {
-			e.drains.gone(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name})
-			notify(e.progress)
+			s.drains.gone(protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name})
+			notify(s.progress)
 		},
 		listed: func() {
-			e.drains.relist(index, src.namespace, listed)
+			s.drains.relist(index, src.namespace, listed)
 			listed = nil
 			counted()
-			notify(e.progress)
+			notify(s.progress)
 		},
 		failed: counted,
 	})
 }
 
 // enqueueIfNeeded queues an object if it needs work. It returns false if ctx has ended.
-func (e *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
-	p := e.plan.Load()
+func (s *session) enqueueIfNeeded(ctx context.Context, v protocol.Root) bool {
+	p := s.plan.Load()
 	if p == nil {
 		return ctx.Err() == nil // the lists of the next plan will find it
 	}
-	switch d := protocol.Decide(e.leases.situationOf(v, p)); d.Verb {
+	switch d := protocol.Decide(s.leases.situationOf(v, p)); d.Verb {
 	case protocol.Keep, protocol.Await:
 		return ctx.Err() == nil
 	case protocol.Hold:
-		e.hold(d)
+		s.hold(d)
 		return ctx.Err() == nil
 	}
-	return e.queue.offer(ctx, v, nil, false)
+	return s.queue.offer(ctx, v, nil, false)
 }
 
 // hold records that an object needs another decision when more is known.
-func (e *session) hold(d protocol.Decision) {
-	e.leases.ask(d.About)
-	notify(e.unsettle)
+func (s *session) hold(d protocol.Decision) {
+	s.leases.ask(d.About)
+	notify(s.unsettle)
 }
 
 // reportOverdue reports objects that their shards have not let go of in time.
-func (e *session) reportOverdue(ctx context.Context) {
-	for clock.Sleep(ctx, max(e.config.OverdueAfter/4, time.Second)) {
-		for r, o := range e.drains.overdue(time.Now().Add(-e.config.OverdueAfter)) {
-			object := e.objectRef(r)
-			e.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard),
+func (s *session) reportOverdue(ctx context.Context) {
+	for clock.Sleep(ctx, max(s.config.OverdueAfter/4, time.Second)) {
+		for r, o := range s.drains.overdue(time.Now().Add(-s.config.OverdueAfter)) {
+			object := s.objectRef(r)
+			s.config.Logger.Warn("a shard does not let go of an object", zap.String("shard", o.shard),
 				zap.Time("since", o.since),
 				zap.Stringer("resource", object.GVR.GroupResource()), zap.String("namespace", r.Namespace),
 				zap.String("name", r.Name))
-			if e.config.Hooks.OnOverdue != nil {
-				e.config.Hooks.OnOverdue(Overdue{object, o.shard, o.since})
+			if s.config.Hooks.OnOverdue != nil {
+				s.config.Hooks.OnOverdue(Overdue{object, o.shard, o.since})
 			}
 		}
 	}
 }
 
-func (e *session) objectRef(r protocol.Ref) api.ObjectRef {
-	return api.ObjectRef{GVR: e.graph.All[r.Resource].GVR, Namespace: r.Namespace, Name: r.Name}
+func (s *session) objectRef(r protocol.Ref) api.ObjectRef {
+	return api.ObjectRef{GVR: s.graph.All[r.Resource].GVR, Namespace: r.Namespace, Name: r.Name}
 }
 
 // empty reports whether no object carries the label of a shard.
-func (e *session) empty(ctx context.Context, shard string) (bool, error) {
-	if e.unknown != nil {
-		return false, e.unknown
+func (s *session) empty(ctx context.Context, shard string) (bool, error) {
+	if s.unknown != nil {
+		return false, s.unknown
 	}
-	for i := range e.graph.All {
+	for i := range s.graph.All {
 		// The selector does not matter: an object that is no longer selected is still the shard's.
-		for _, src := range e.sources(i, with(labels.Everything(), e.keys.Shard, selection.Equals, shard)) {
+		for _, src := range s.sources(i, with(labels.Everything(), s.keys.Shard, selection.Equals, shard)) {
 			found := false
 			ours := func(*metav1.PartialObjectMetadata) bool { return true }
-			if i < len(e.resources) {
+			if i < len(s.resources) {
 				src.page = newPageSize(1)
 			} else { // a child without a root keeps its label
-				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := e.graph.ChildOf(i, o); return ok }
+				ours = func(o *metav1.PartialObjectMetadata) bool { _, ok := s.graph.ChildOf(i, o); return ok }
 			}
 			if _, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
 				found = ours(o)
@@ -430,11 +430,11 @@ func (e *session) empty(ctx context.Context, shard string) (bool, error) {
 	return true, nil
 }
 
-func (e *session) status() Status {
+func (s *session) status() Status {
 	status := Status{
-		Settled: e.settled.Load(), Draining: e.drains.len(), Waiting: e.queue.len(), Troubled: e.troubles.resources(),
+		Settled: s.settled.Load(), Draining: s.drains.len(), Waiting: s.queue.len(), Troubled: s.troubles.resources(),
 	}
-	if p := e.plan.Load(); p != nil {
+	if p := s.plan.Load(); p != nil {
 		status.Members = p.members.Names()
 	}
 	return status

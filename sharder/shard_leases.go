@@ -60,15 +60,15 @@ const idleGrace = time.Minute
 const readTimeout = 10 * time.Second
 
 // list reads all Leases of the ring.
-func (g *shardLeases) list(ctx context.Context) (version string, err error) {
-	options := metav1.ListOptions{LabelSelector: shardstate.Selector(g.ring).String(), Limit: 500}
+func (ls *shardLeases) list(ctx context.Context) (version string, err error) {
+	options := metav1.ListOptions{LabelSelector: shardstate.Selector(ls.ring).String(), Limit: 500}
 	var leases []*coordinationv1.Lease
 	for {
 		page, err := bounded(ctx, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
-			return g.client.List(ctx, options)
+			return ls.client.List(ctx, options)
 		})
 		if err = kube.Versioned(page, err); err != nil {
-			return "", g.failed("list", err)
+			return "", ls.failed("list", err)
 		}
 		for i := range page.Items {
 			leases = append(leases, &page.Items[i])
@@ -81,43 +81,43 @@ func (g *shardLeases) list(ctx context.Context) (version string, err error) {
 		}
 		options.Continue = page.Continue
 	}
-	now := g.clock.Now()
-	g.mu.Lock()
-	changed := g.tracker.List(leases, now)
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	changed := ls.tracker.List(leases, now)
 	for _, l := range leases {
-		g.attest(l.Name)
+		ls.attest(l.Name)
 	}
-	g.mu.Unlock()
+	ls.mu.Unlock()
 	if len(changed) > 0 {
-		g.tell()
+		ls.tell()
 	}
 	return version, nil
 }
 
 // failed adds the request to an error, and the missing right if the server refused it.
-func (g *shardLeases) failed(verb string, err error) error {
+func (ls *shardLeases) failed(verb string, err error) error {
 	if kube.RoleMissing(err) {
 		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group "+
 			"coordination.k8s.io in namespace %s: %w",
-			verb, verb, g.namespace, err)
+			verb, verb, ls.namespace, err)
 	}
-	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, g.namespace, err)
+	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, ls.namespace, err)
 }
 
-func (g *shardLeases) tell() {
-	g.changed()
+func (ls *shardLeases) tell() {
+	ls.changed()
 	select {
-	case g.due <- struct{}{}:
+	case ls.due <- struct{}{}:
 	default:
 	}
 }
 
 // run follows the Leases from a listed version until ctx ends. Where watching is not allowed, it
 // lists repeatedly.
-func (g *shardLeases) run(ctx context.Context, version string) {
-	pause, failures := minPause, kube.NewFailures(g.log, g.clock)
+func (ls *shardLeases) run(ctx context.Context, version string) {
+	pause, failures := minPause, kube.NewFailures(ls.log, ls.clock)
 	for ctx.Err() == nil {
-		next, err := g.follow(ctx, version)
+		next, err := ls.follow(ctx, version)
 		if ctx.Err() != nil {
 			return
 		}
@@ -135,28 +135,28 @@ func (g *shardLeases) run(ctx context.Context, version string) {
 			return
 		}
 		pause = min(2*pause, 2*time.Second)
-		if version, err = g.list(ctx); err != nil {
+		if version, err = ls.list(ctx); err != nil {
 			version = "" // an empty version: the watch would begin anywhere
 		}
 	}
 }
 
 // follow reads one watch to its end.
-func (g *shardLeases) follow(ctx context.Context, version string) (string, error) {
+func (ls *shardLeases) follow(ctx context.Context, version string) (string, error) {
 	if version == "" {
 		var err error
-		if version, err = g.list(ctx); err != nil {
+		if version, err = ls.list(ctx); err != nil {
 			return "", err
 		}
 	}
 	w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
-		return g.client.Watch(ctx, metav1.ListOptions{
-			LabelSelector: shardstate.Selector(g.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+		return ls.client.Watch(ctx, metav1.ListOptions{
+			LabelSelector: shardstate.Selector(ls.ring).String(), ResourceVersion: version, AllowWatchBookmarks: true,
 			TimeoutSeconds: ptr.To(watchSeconds),
 		})
 	})
 	if err != nil {
-		return "", g.failed("watch", err)
+		return "", ls.failed("watch", err)
 	}
 	defer w.Stop()
 	began := time.Now()
@@ -168,131 +168,131 @@ func (g *shardLeases) follow(ctx context.Context, version string) (string, error
 			if !ok {
 				if time.Since(began) < time.Second {
 					return "", fmt.Errorf("watch the shards' Leases in namespace %s: the server ended it at once",
-						g.namespace)
+						ls.namespace)
 				}
 				return version, nil
 			}
 			if e.Type == watch.Error {
-				return "", g.failed("watch", apierrors.FromObject(e.Object))
+				return "", ls.failed("watch", apierrors.FromObject(e.Object))
 			}
 			l, ok := e.Object.(*coordinationv1.Lease)
 			if !ok {
 				return "", fmt.Errorf("watch the shards' Leases: got a %T", e.Object)
 			}
 			version = l.ResourceVersion
-			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == g.ring {
+			if e.Type != watch.Bookmark && l.Labels[shardlease.RingLabel] == ls.ring {
 				// fake clientsets ignore selectors
-				g.see(l, e.Type == watch.Deleted)
+				ls.see(l, e.Type == watch.Deleted)
 			}
 		}
 	}
 }
 
 // see takes a version of a Lease.
-func (g *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
-	now := g.clock.Now()
-	g.mu.Lock()
-	changed := g.observe(l.Name, func() bool {
+func (ls *shardLeases) see(l *coordinationv1.Lease, deleted bool) {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	changed := ls.observe(l.Name, func() bool {
 		if deleted {
-			delete(g.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
-			return g.tracker.ObserveAbsence(l.Name, now)
+			delete(ls.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
+			return ls.tracker.ObserveAbsence(l.Name, now)
 		}
-		return g.tracker.Observe(l, now)
+		return ls.tracker.Observe(l, now)
 	})
-	g.attest(l.Name)
-	g.mu.Unlock()
+	ls.attest(l.Name)
+	ls.mu.Unlock()
 	if changed {
-		g.tell()
+		ls.tell()
 	}
 }
 
 // watchPods releases the Leases of shards that die with their container, until ctx ends. Call stop.
-func (g *shardLeases) watchPods(ctx context.Context, client kubernetes.Interface, d time.Duration) (stop func()) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.witness = leasehold.NewWitness(ctx, client, leasehold.Config{
-		Timing: lease.Timing{Duration: d}.WithDefaults(), Clock: g.clock, Log: g.log,
+func (ls *shardLeases) watchPods(ctx context.Context, client kubernetes.Interface, d time.Duration) (stop func()) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.witness = leasehold.NewWitness(ctx, client, leasehold.Config{
+		Timing: lease.Timing{Duration: d}.WithDefaults(), Clock: ls.clock, Log: ls.log,
 	})
-	for _, shard := range g.tracker.Shards(g.clock.Now()) {
-		g.attest(shard)
+	for _, shard := range ls.tracker.Shards(ls.clock.Now()) {
+		ls.attest(shard)
 	}
-	return g.witness.Close
+	return ls.witness.Close
 }
 
 // attest passes the Lease of a shard to the witness. The caller holds mu.
-func (g *shardLeases) attest(shard string) {
-	if g.witness != nil {
-		g.witness.See(types.NamespacedName{Namespace: g.namespace, Name: shard}, lease.RecordOf(g.tracker.Lease(shard)))
+func (ls *shardLeases) attest(shard string) {
+	if ls.witness != nil {
+		ls.witness.See(types.NamespacedName{Namespace: ls.namespace, Name: shard}, lease.RecordOf(ls.tracker.Lease(shard)))
 	}
 }
 
 // observe makes the tracker take in a version of a shard's Lease, and reports whether something
 // changed that decisions depend on. The caller holds mu.
-func (g *shardLeases) observe(shard string, take func() (changed bool)) bool {
-	before := g.tracker.Lease(shard)
+func (ls *shardLeases) observe(shard string, take func() (changed bool)) bool {
+	before := ls.tracker.Lease(shard)
 	changed := take()
-	now := g.tracker.Lease(shard)
+	now := ls.tracker.Lease(shard)
 	return changed || shardlease.Drained(before) != shardlease.Drained(now) ||
 		shardlease.Idle(before) != shardlease.Idle(now)
 }
 
 // get reads the Lease of a shard. It returns nil if the Lease does not exist.
-func (g *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
+func (ls *shardLeases) get(ctx context.Context, shard string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	l, err := g.client.Get(ctx, shard, metav1.GetOptions{})
+	l, err := ls.client.Get(ctx, shard, metav1.GetOptions{})
 	err = kube.Named(l, shard, err)
 	switch {
 	case kube.Absent(err, coordinationv1.Resource("leases"), shard):
 		return nil, nil
 	case err != nil:
-		return nil, g.failed("get", err)
+		return nil, ls.failed("get", err)
 	}
 	return l, nil
 }
 
 // look reads the Lease of a shard, without waiting for the watch.
-func (g *shardLeases) look(ctx context.Context, shard string) error {
-	l, err := g.get(ctx, shard)
+func (ls *shardLeases) look(ctx context.Context, shard string) error {
+	l, err := ls.get(ctx, shard)
 	if err != nil {
 		return err
 	}
 	if l == nil {
-		g.see(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: shard}}, true)
+		ls.see(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: shard}}, true)
 	} else {
-		g.see(l, false)
+		ls.see(l, false)
 	}
 	return nil
 }
 
 // reread reads the Lease of an owner epoch, after an object that names the epoch was read.
-func (g *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
-	l, err := g.get(ctx, t.Shard)
+func (ls *shardLeases) reread(ctx context.Context, t protocol.OwnerEpoch) error {
+	l, err := ls.get(ctx, t.Shard)
 	if err != nil {
 		return err
 	}
-	now := g.clock.Now()
-	g.mu.Lock()
-	changed := g.observe(t.Shard, func() bool { return g.tracker.ObserveRead(t.Shard, epochOf(t), l, now) })
-	g.mu.Unlock()
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	changed := ls.observe(t.Shard, func() bool { return ls.tracker.ObserveRead(t.Shard, epochOf(t), l, now) })
+	ls.mu.Unlock()
 	if changed {
-		g.tell()
+		ls.tell()
 	}
 	return nil
 }
 
 // ask records that a decision depends on whether an owner epoch has ended. Beyond maxAsked it does
 // nothing, because the next scan asks again.
-func (g *shardLeases) ask(t protocol.OwnerEpoch) {
-	g.mu.Lock()
-	_, known := g.asked[t.Shard]
-	added := !known && len(g.asked) < maxAsked
+func (ls *shardLeases) ask(t protocol.OwnerEpoch) {
+	ls.mu.Lock()
+	_, known := ls.asked[t.Shard]
+	added := !known && len(ls.asked) < maxAsked
 	if added {
-		g.asked[t.Shard] = struct{}{}
+		ls.asked[t.Shard] = struct{}{}
 	}
-	g.mu.Unlock()
+	ls.mu.Unlock()
 	if added {
-		g.tell()
+		ls.tell()
 	}
 }
 
@@ -304,33 +304,33 @@ func epochOf(t protocol.OwnerEpoch) shardlease.Epoch {
 // membership returns the present members, and after how long they may change although no Lease
 // changes, or zero if they will not. Shards that must be drained, or that come and go, are members
 // only if there are no others.
-func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (ls *shardLeases) membership() (protocol.Membership, time.Duration) {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	present := map[string]protocol.OwnerEpoch{}
-	wait, _ := g.tracker.Next(now)
-	for _, name := range g.tracker.Members(now) {
-		if e, ok := g.tracker.Epoch(name, now); ok {
+	wait, _ := ls.tracker.Next(now)
+	for _, name := range ls.tracker.Members(now) {
+		if e, ok := ls.tracker.Epoch(name, now); ok {
 			present[name] = protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number}
-		} else if t, ok := g.last[name]; ok { // its Lease was deleted or emptied by others: it may be back any moment
+		} else if t, ok := ls.last[name]; ok { // its Lease was deleted or emptied by others: it may be back any moment
 			present[name] = t
 		}
 	}
-	g.leaveOutIdle(present, &wait, now)
-	for name := range g.last {
+	ls.leaveOutIdle(present, &wait, now)
+	for name := range ls.last {
 		if _, ok := present[name]; !ok {
-			g.damping.depart(name, now.Monotonic)
+			ls.damping.depart(name, now.Monotonic)
 		}
 	}
-	g.last = present
+	ls.last = present
 	var ranks [4][]protocol.OwnerEpoch // the first that is not empty has the members
 	for name, t := range present {
 		rank := 0
-		if shardlease.Drained(g.tracker.Lease(name)) {
+		if shardlease.Drained(ls.tracker.Lease(name)) {
 			rank++
 		}
-		if delay := g.damping.wait(name, now.Monotonic); delay > 0 {
+		if delay := ls.damping.wait(name, now.Monotonic); delay > 0 {
 			rank += 2
 			if wait == 0 || delay < wait {
 				wait = delay
@@ -340,7 +340,7 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 	}
 	for _, members := range ranks {
 		if len(members) > 0 {
-			g.damping.admit(members)
+			ls.damping.admit(members)
 			return protocol.NewMembership(members...), wait
 		}
 	}
@@ -350,19 +350,19 @@ func (g *shardLeases) membership() (protocol.Membership, time.Duration) {
 // leaveOutIdle removes from the present shards those in whose processes nothing works on objects. A
 // member that has restarted stays one in its last epoch for idleGrace, so that its objects wait for it.
 // The caller holds mu.
-func (g *shardLeases) leaveOutIdle(present map[string]protocol.OwnerEpoch, wait *time.Duration, now clock.Reading) {
-	before := g.idle
-	g.idle = map[string]clock.Reading{}
+func (ls *shardLeases) leaveOutIdle(present map[string]protocol.OwnerEpoch, wait *time.Duration, now clock.Reading) {
+	before := ls.idle
+	ls.idle = map[string]clock.Reading{}
 	for name := range present {
-		if !shardlease.Idle(g.tracker.Lease(name)) {
+		if !shardlease.Idle(ls.tracker.Lease(name)) {
 			continue
 		}
 		since, ok := before[name]
 		if !ok {
 			since = now
 		}
-		g.idle[name] = since
-		last, member := g.last[name]
+		ls.idle[name] = since
+		last, member := ls.last[name]
 		left := idleGrace - now.SinceAtMost(since)
 		if !member || left <= 0 {
 			delete(present, name)
@@ -377,53 +377,53 @@ func (g *shardLeases) leaveOutIdle(present map[string]protocol.OwnerEpoch, wait 
 
 // matured reports whether time alone has changed something that decisions may depend on, since the
 // last call.
-func (g *shardLeases) matured() bool {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	before := g.passed
-	g.passed = g.tracker.Passed(now)
-	return !maps.Equal(before, g.passed)
+func (ls *shardLeases) matured() bool {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	before := ls.passed
+	ls.passed = ls.tracker.Passed(now)
+	return !maps.Equal(before, ls.passed)
 }
 
 // situationOf returns the situation of a root under a plan.
-func (g *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	s := protocol.Situation{Root: o, Target: g.claim(p.target(o.Hash), now)}
+func (ls *shardLeases) situationOf(o protocol.Root, p *plan) protocol.Situation {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	s := protocol.Situation{Root: o, Target: ls.claim(p.target(o.Hash), now)}
 	switch {
 	case !o.Recorded:
-		s.Claims = g.claims(p.owners(o.UID, o.Hash), now)
+		s.Claims = ls.claims(p.owners(o.UID, o.Hash), now)
 	case o.Record.State == protocol.StateOwned:
-		s.Owner = g.claim(o.Record.Owner(), now).EpochState
+		s.Owner = ls.claim(o.Record.Owner(), now).EpochState
 		resident, _ := p.members.Member(o.Record.Shard)
 		s.Resident = resident == o.Record.Owner()
 		fallthrough
 	default:
-		s.Claims = g.claims(o.Record.Left, now)
+		s.Claims = ls.claims(o.Record.Left, now)
 	}
 	return s
 }
 
 // resolve decides what to do about a root that was read before. It reads the Leases that
 // the decision depends on.
-func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision,
+func (ls *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (protocol.Situation, protocol.Decision,
 	error,
 ) {
 	var read []protocol.OwnerEpoch
 	for {
-		s := g.situationOf(o, p)
+		s := ls.situationOf(o, p)
 		for _, t := range read { // unless known by now
-			if g.lifeOf(t) == protocol.EpochUnknown {
-				s = s.Without(t, g.suspects(o, p))
+			if ls.lifeOf(t) == protocol.EpochUnknown {
+				s = s.Without(t, ls.suspects(o, p))
 			}
 		}
 		d := protocol.Decide(s)
 		if d.Verb != protocol.Reread || slices.Contains(read, d.About) {
 			return s, d, nil
 		}
-		if err := g.reread(ctx, d.About); err != nil {
+		if err := ls.reread(ctx, d.About); err != nil {
 			return s, d, err
 		}
 		read = append(read, d.About)
@@ -431,26 +431,26 @@ func (g *shardLeases) resolve(ctx context.Context, o protocol.Root, p *plan) (pr
 }
 
 // suspects are the shards that may have owned a root, whatever its record.
-func (g *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.claims(p.owners(o.UID, o.Hash), now)
+func (ls *shardLeases) suspects(o protocol.Root, p *plan) []protocol.Claim {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.claims(p.owners(o.UID, o.Hash), now)
 }
 
 // claims returns what is known of owner epochs. The caller holds mu.
-func (g *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
+func (ls *shardLeases) claims(all []protocol.OwnerEpoch, now clock.Reading) []protocol.Claim {
 	claims := make([]protocol.Claim, len(all))
 	for i, t := range all {
-		claims[i] = g.claim(t, now)
+		claims[i] = ls.claim(t, now)
 	}
 	return claims
 }
 
 // claim returns what is known of an owner epoch. The caller holds mu.
-func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
+func (ls *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim {
 	c := protocol.Claim{OwnerEpoch: t}
-	switch g.tracker.EpochState(t.Shard, epochOf(t), now) {
+	switch ls.tracker.EpochState(t.Shard, epochOf(t), now) {
 	case shardstate.EpochEnded:
 		c.EpochState = protocol.EpochEnded
 	case shardstate.EpochUnknown:
@@ -458,21 +458,21 @@ func (g *shardLeases) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.C
 	case shardstate.EpochNeedsTakeover:
 		c.EpochState = protocol.EpochUnproven
 	}
-	e, ok := g.tracker.Epoch(t.Shard, now)
+	e, ok := ls.tracker.Epoch(t.Shard, now)
 	c.Current = ok && e == epochOf(t)
-	c.Renewing = c.Current && g.tracker.Renewing(t.Shard, now)
+	c.Renewing = c.Current && ls.tracker.Renewing(t.Shard, now)
 	return c
 }
 
 // living returns the owner of a key among the living of a plan; ok is false if it no longer renews
 // its Lease.
-func (g *shardLeases) living(p *plan, hash uint64) (c protocol.Claim, ok bool) {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (ls *shardLeases) living(p *plan, hash uint64) (c protocol.Claim, ok bool) {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	for _, name := range p.ring.OwnersHash(nil, hash, len(p.members)) {
 		if t, ok := p.living.Member(name); ok {
-			c = g.claim(t, now)
+			c = ls.claim(t, now)
 			return c, c.Renewing
 		}
 	}
@@ -480,36 +480,36 @@ func (g *shardLeases) living(p *plan, hash uint64) (c protocol.Claim, ok bool) {
 }
 
 // renewing returns those of a membership that renew their Leases.
-func (g *shardLeases) renewing(m protocol.Membership) protocol.Membership {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m), func(t protocol.OwnerEpoch) bool { return !g.claim(t, now).Renewing })
+func (ls *shardLeases) renewing(m protocol.Membership) protocol.Membership {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m), func(t protocol.OwnerEpoch) bool { return !ls.claim(t, now).Renewing })
 }
 
 // crashOf returns the crash that has ended an owner epoch; ok is false if it has ended otherwise.
-func (g *shardLeases) crashOf(t protocol.OwnerEpoch) (c shardlease.Crash, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c, ok = shardlease.CrashOf(g.tracker.Lease(t.Shard))
+func (ls *shardLeases) crashOf(t protocol.OwnerEpoch) (c shardlease.Crash, ok bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	c, ok = shardlease.CrashOf(ls.tracker.Lease(t.Shard))
 	return c, ok && c.Epoch == epochOf(t)
 }
 
 // lifeOf returns whether an owner epoch may still be at work.
-func (g *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.claim(t, now).EpochState
+func (ls *shardLeases) lifeOf(t protocol.OwnerEpoch) protocol.EpochState {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.claim(t, now).EpochState
 }
 
 // known returns the names of all shards that have a Lease or were asked for.
-func (g *shardLeases) known() []string {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	names := g.tracker.Shards(now)
-	for name := range g.asked {
+func (ls *shardLeases) known() []string {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	names := ls.tracker.Shards(now)
+	for name := range ls.asked {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -518,13 +518,13 @@ func (g *shardLeases) known() []string {
 }
 
 // presentEpochs returns all shards with their present epochs, for a ring whose history was lost.
-func (g *shardLeases) presentEpochs() []protocol.OwnerEpoch {
-	now := g.clock.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (ls *shardLeases) presentEpochs() []protocol.OwnerEpoch {
+	now := ls.clock.Now()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
 	var all []protocol.OwnerEpoch
-	for _, name := range g.tracker.Shards(now) {
-		if e, ok := g.tracker.Epoch(name, now); ok {
+	for _, name := range ls.tracker.Shards(now) {
+		if e, ok := ls.tracker.Epoch(name, now); ok {
 			all = append(all, protocol.OwnerEpoch{Shard: name, LeaseUID: e.LeaseUID, Epoch: e.Number})
 		}
 	}

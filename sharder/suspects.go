@@ -40,48 +40,48 @@ type suspect struct {
 // judge completes a decision to assign an object that had an owner. If several shards in a row have
 // crashed while they had the object, judge decides to take it from the last one, and then returns a
 // [heldError] for a while.
-func (e *session) judge(s protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
+func (s *session) judge(sit protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
 	now := time.Now()
-	if s.Record.State == protocol.StateOwned {
-		d.Record.Crashes = e.crashesOf(s, now)
-		if d.Record.Crashes.Suspicious() && e.suspects.room() {
-			return s.Suspend(d.Record.Crashes), nil
+	if sit.Record.State == protocol.StateOwned {
+		d.Record.Crashes = s.crashesOf(sit, now)
+		if d.Record.Crashes.Suspicious() && s.suspects.room() {
+			return sit.Suspend(d.Record.Crashes), nil
 		}
 		return d, nil
 	}
-	if !s.HeldBack() {
+	if !sit.HeldBack() {
 		return d, nil
 	}
-	held, begun := e.suspects.hold(s.Root, now)
+	held, begun := s.suspects.hold(sit.Root, now)
 	if begun {
-		e.reportHeldBack(held, now)
+		s.reportHeldBack(held, now)
 	}
 	switch {
-	case s.ChangedSince(held.Root):
+	case sit.ChangedSince(held.Root):
 		return d, nil
 	case held.until.After(now):
 		return d, heldError{until: held.until, unless: &held.Root}
 	}
-	d.Record.Crashes = crashes(s, s.Record.Crashes.Count, now)
+	d.Record.Crashes = crashes(sit, sit.Record.Crashes.Count, now)
 	return d, nil
 }
 
 // crashesOf returns the crashes in the next record of an object whose owner has ended.
-func (e *session) crashesOf(s protocol.Situation, now time.Time) *protocol.Crashes {
-	before := s.Record.Crashes
-	crash, ok := e.leases.crashOf(s.Record.Owner())
+func (s *session) crashesOf(sit protocol.Situation, now time.Time) *protocol.Crashes {
+	before := sit.Record.Crashes
+	crash, ok := s.leases.crashOf(sit.Record.Owner())
 	switch {
 	case !ok: // it has ended in order
 		return nil
-	case crash.Complete && !crash.AtWork(s.UID):
+	case crash.Complete && !crash.AtWork(sit.UID):
 		if before == nil {
 			return nil
 		}
-		return crashes(s, before.Count, now)
+		return crashes(sit, before.Count, now)
 	case before != nil && now.Unix()-before.At < int64(suspectFor/time.Second):
-		return crashes(s, before.Count+1, now)
+		return crashes(sit, before.Count+1, now)
 	}
-	return crashes(s, 1, now)
+	return crashes(sit, 1, now)
 }
 
 // crashes returns a count for the record that assigns an object now.
@@ -118,18 +118,18 @@ func (u *suspects) hold(o protocol.Root, now time.Time) (s suspect, begun bool) 
 }
 
 // reportHeldBack reports that an object begins to be held back.
-func (e *session) reportHeldBack(s suspect, now time.Time) {
-	r, wait := s.Record, s.until.Sub(now).Round(time.Second)
-	e.log(s.Ref).Warn("an object is held back, because shards that had it have crashed one after another",
+func (s *session) reportHeldBack(held suspect, now time.Time) {
+	r, wait := held.Record, held.until.Sub(now).Round(time.Second)
+	s.log(held.Ref).Warn("an object is held back, because shards that had it have crashed one after another",
 		zap.Int("crashes", r.Crashes.Count), zap.String("last", r.Shard), zap.Duration("for", wait))
-	if e.config.Hooks.OnHeldBack != nil {
-		e.config.Hooks.OnHeldBack(HeldBack{
-			Object: e.objectRef(s.Ref), Crashes: r.Crashes.Count, Shard: r.Shard, Until: s.until,
+	if s.config.Hooks.OnHeldBack != nil {
+		s.config.Hooks.OnHeldBack(HeldBack{
+			Object: s.objectRef(held.Ref), Crashes: r.Crashes.Count, Shard: r.Shard, Until: held.until,
 		})
 	}
-	if e.config.Events != nil {
-		e.config.Events.Eventf(e.regarding(s.Ref, s.UID), nil, corev1.EventTypeWarning, "HeldBack", "Assign",
+	if s.config.Events != nil {
+		s.config.Events.Eventf(s.regarding(held.Ref, held.UID), nil, corev1.EventTypeWarning, "HeldBack", "Assign",
 			"ring %s: %d shards have crashed one after another while they had this object, the last one was %s: "+
-				"it gets the next owner in %v, or when it is changed", e.config.Ring, r.Crashes.Count, r.Shard, wait)
+				"it gets the next owner in %v, or when it is changed", s.config.Ring, r.Crashes.Count, r.Shard, wait)
 	}
 }

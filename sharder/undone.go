@@ -120,32 +120,32 @@ func isRepair(o protocol.Root, d protocol.Decision) bool {
 }
 
 // awaitRepair returns a [heldError] if an object must wait for its marks, and reports that.
-func (e *session) awaitRepair(r protocol.Ref, uid types.UID) error {
+func (s *session) awaitRepair(r protocol.Ref, uid types.UID) error {
 	now := time.Now()
-	wait, known, first := e.repairs.wait(r, uid, now)
+	wait, known, first := s.repairs.wait(r, uid, now)
 	if wait == 0 {
 		return nil
 	}
 	if first {
-		e.reportUndone(r, uid, known, now)
+		s.reportUndone(r, uid, known, now)
 	}
 	return heldError{until: now.Add(wait)}
 }
 
 // reportUndone reports an object whose marks are removed again and again.
-func (e *session) reportUndone(r protocol.Ref, uid types.UID, known repair, now time.Time) {
-	if e.config.Hooks.OnUndone != nil {
-		e.config.Hooks.OnUndone(Undone{Object: e.objectRef(r), Times: known.times, Pause: known.pause})
+func (s *session) reportUndone(r protocol.Ref, uid types.UID, known repair, now time.Time) {
+	if s.config.Hooks.OnUndone != nil {
+		s.config.Hooks.OnUndone(Undone{Object: s.objectRef(r), Times: known.times, Pause: known.pause})
 	}
-	if !e.repairs.notes.admit(now) { // there may be thousands
+	if !s.repairs.notes.admit(now) { // there may be thousands
 		return
 	}
-	e.log(r).Warn("labels or annotations of the ring are removed as often as they are set; the next attempt waits",
+	s.log(r).Warn("labels or annotations of the ring are removed as often as they are set; the next attempt waits",
 		zap.Int("times", known.times), zap.Duration("pause", known.pause))
-	if e.config.Events != nil {
-		e.config.Events.Eventf(e.regarding(r, uid), nil, corev1.EventTypeWarning, "LabelsRemoved", "Restore",
+	if s.config.Events != nil {
+		s.config.Events.Eventf(s.regarding(r, uid), nil, corev1.EventTypeWarning, "LabelsRemoved", "Restore",
 			"ring %s: the labels or annotations of the ring were set on this object %d times and removed again; the "+
 				"next attempt waits %v. What writes this object has to keep all keys with bellwether.dev: change "+
-				"single labels instead of replacing all, or use a patch", e.config.Ring, known.times, known.pause)
+				"single labels instead of replacing all, or use a patch", s.config.Ring, known.times, known.pause)
 	}
 }

@@ -47,23 +47,23 @@ func (s *Sharder) StripLabels(ctx context.Context) error {
 
 // strip waits for the end of all shards in the ring's history and strips all objects. It repeats
 // that until nothing is left to wait for or to strip.
-func (e *session) strip(ctx context.Context) error {
-	e.history.Store(&e.store.known)
+func (s *session) strip(ctx context.Context) error {
+	s.history.Store(&s.store.known)
 	background, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { e.leases.run(background, e.version) })
-	all.Go(func() { e.collector.run(background) })
+	all.Go(func() { s.leases.run(background, s.version) })
+	all.Go(func() { s.collector.run(background) })
 
 	said, pause := "", minPause
 	forged := unbegun{}
 	for ctx.Err() == nil {
-		living, err := e.living(ctx, forged)
+		living, err := s.living(ctx, forged)
 		if err == nil && len(living) == 0 {
 			var left int
 			known := len(forged)
-			living, left, err = e.stripAll(ctx, forged)
+			living, left, err = s.stripAll(ctx, forged)
 			if err == nil && len(living) == 0 && left == 0 && len(forged) <= known {
 				return nil
 			}
@@ -71,15 +71,15 @@ func (e *session) strip(ctx context.Context) error {
 		switch now := strings.Join(living, ", "); {
 		case ctx.Err() != nil:
 		case err != nil:
-			e.config.Logger.Warn("the ring's labels are not removed yet, retrying", zap.Error(err))
+			s.config.Logger.Warn("the ring's labels are not removed yet, retrying", zap.Error(err))
 		case now != said:
 			said = now
-			e.config.Logger.Warn("waiting for shards to end before the ring's labels are removed",
+			s.config.Logger.Warn("waiting for shards to end before the ring's labels are removed",
 				zap.Strings("shards", living))
 		}
 		if len(living) > 0 {
-			_, wait := e.leases.membership()
-			e.await(ctx, wait)
+			_, wait := s.leases.membership()
+			s.await(ctx, wait)
 			pause = minPause
 			continue
 		}
@@ -97,34 +97,34 @@ type unbegun map[protocol.OwnerEpoch]bool
 
 // living returns the shards that may work on objects without a record: those of the ring's history,
 // and those of forged records of stripped objects.
-func (e *session) living(ctx context.Context, forged unbegun) ([]string, error) {
-	named, err := e.among(ctx, e.store.known.OwnerEpochs(), nil)
+func (s *session) living(ctx context.Context, forged unbegun) ([]string, error) {
+	named, err := s.among(ctx, s.store.known.OwnerEpochs(), nil)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := e.among(ctx, slices.SortedFunc(maps.Keys(forged), protocol.OwnerEpoch.Compare), forged)
+	begun, err := s.among(ctx, slices.SortedFunc(maps.Keys(forged), protocol.OwnerEpoch.Compare), forged)
 	return append(named, begun...), err
 }
 
 // among returns the shards of those epochs that may be at work. It adds epochs that have not begun
 // to forged, unless that is nil, and does not wait for them.
-func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string,
+func (s *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forged unbegun) (living []string,
 	err error,
 ) {
 	for _, t := range epochs {
-		life := e.leases.lifeOf(t)
+		life := s.leases.lifeOf(t)
 		if life == protocol.EpochUnknown {
-			if err := e.leases.reread(ctx, t); err != nil {
+			if err := s.leases.reread(ctx, t); err != nil {
 				return nil, err
 			}
-			life = e.leases.lifeOf(t)
+			life = s.leases.lifeOf(t)
 		}
 		switch {
 		case life == protocol.EpochEnded:
 		case life == protocol.EpochUnknown && forged != nil:
 			forged[t] = true
 		default: // its Lease is taken when due
-			e.leases.ask(t)
+			s.leases.ask(t)
 			if !slices.Contains(living, t.Shard) {
 				living = append(living, t.Shard)
 			}
@@ -135,17 +135,17 @@ func (e *session) among(ctx context.Context, epochs []protocol.OwnerEpoch, forge
 
 // stripAll strips all objects, and then the children, except those whose record names a shard that
 // may be at work. It returns these shards, and how many objects could not be stripped.
-func (e *session) stripAll(ctx context.Context, forged unbegun) (living []string, left int, err error) {
-	patches := e.newStripper()
+func (s *session) stripAll(ctx context.Context, forged unbegun) (living []string, left int, err error) {
+	patches := s.newStripper()
 	defer patches.wait()
-	for i := range e.graph.All {
-		if i == len(e.resources) && len(living) > 0 { // their children follow
+	for i := range s.graph.All {
+		if i == len(s.resources) && len(living) > 0 { // their children follow
 			break
 		}
-		for _, src := range e.sources(i, labels.Everything()) {
+		for _, src := range s.sources(i, labels.Everything()) {
 			var failure error
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if !e.marks[i].CarriesMarks(o) {
+				if !s.marks[i].CarriesMarks(o) {
 					return true
 				}
 				var owners []string
@@ -173,8 +173,8 @@ type stripper struct {
 	left  atomic.Int64
 }
 
-func (e *session) newStripper() *stripper {
-	return &stripper{session: e, slots: make(chan struct{}, e.config.Concurrency)}
+func (s *session) newStripper() *stripper {
+	return &stripper{session: s, slots: make(chan struct{}, s.config.Concurrency)}
 }
 
 // stripUnlessOwned begins to strip an object, when fewer are under way, unless its record names
@@ -203,14 +203,14 @@ func (s *stripper) wait() int {
 }
 
 // stripOne strips an object, unless it has changed since it was read.
-func (e *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
+func (s *session) stripOne(ctx context.Context, index int, o *metav1.PartialObjectMetadata) error {
 	at := protocol.Ref{Resource: index, Namespace: o.Namespace, Name: o.Name}
-	_, err := e.merge(ctx, at, e.marks[index].StripPatch(o))
-	if e.absent(at, err) {
+	_, err := s.merge(ctx, at, s.marks[index].StripPatch(o))
+	if s.absent(at, err) {
 		return nil
 	}
 	if err != nil {
-		return e.failed("patch", at, err)
+		return s.failed("patch", at, err)
 	}
 	return nil
 }

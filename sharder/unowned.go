@@ -69,34 +69,34 @@ func (u *unowned) late(before, forgotten time.Time) map[protocol.Ref]vacancy {
 }
 
 // reportUnowned reports objects that no living shard owns for too long.
-func (e *session) reportUnowned(ctx context.Context) {
-	after := e.config.UnownedAfter
+func (s *session) reportUnowned(ctx context.Context) {
+	after := s.config.UnownedAfter
 	for clock.Sleep(ctx, max(after/4, time.Second)) {
 		now := time.Now()
 		names := map[string][]string{} // by the reason
-		for r, v := range e.unowned.late(now.Add(-after), now.Add(-max(after, 2*e.config.ScanInterval))) {
-			object := e.objectRef(r)
+		for r, v := range s.unowned.late(now.Add(-after), now.Add(-max(after, 2*s.config.ScanInterval))) {
+			object := s.objectRef(r)
 			names[v.why] = append(names[v.why], fmt.Sprintf("%s %s/%s", object.GVR.Resource, r.Namespace, r.Name))
-			if e.config.Hooks.OnUnowned != nil {
-				e.config.Hooks.OnUnowned(Unowned{object, v.why, v.since})
+			if s.config.Hooks.OnUnowned != nil {
+				s.config.Hooks.OnUnowned(Unowned{object, v.why, v.since})
 			}
-			if e.config.Events != nil {
-				e.config.Events.Eventf(e.regarding(r, v.uid), nil, corev1.EventTypeWarning, "Unowned", "Assign",
-					"ring %s: no living shard owns this object for %v: %s", e.config.Ring,
+			if s.config.Events != nil {
+				s.config.Events.Eventf(s.regarding(r, v.uid), nil, corev1.EventTypeWarning, "Unowned", "Assign",
+					"ring %s: no living shard owns this object for %v: %s", s.config.Ring,
 					now.Sub(v.since).Round(time.Second), v.why)
 			}
 		}
 		for why, of := range names {
 			slices.Sort(of)
-			e.config.Logger.Warn("no living shard owns objects", zap.String("why", why), zap.Strings("objects", of),
+			s.config.Logger.Warn("no living shard owns objects", zap.String("why", why), zap.Strings("objects", of),
 				zap.Duration("after", after))
 		}
 	}
 }
 
 // regarding is a reference to an object, for Events.
-func (e *session) regarding(r protocol.Ref, uid types.UID) *corev1.ObjectReference {
-	of := e.graph.All[r.Resource]
+func (s *session) regarding(r protocol.Ref, uid types.UID) *corev1.ObjectReference {
+	of := s.graph.All[r.Resource]
 	return &corev1.ObjectReference{
 		APIVersion: of.GVR.GroupVersion().String(), Kind: of.Kind.Kind, Namespace: r.Namespace, Name: r.Name, UID: uid,
 	}

@@ -10,7 +10,7 @@ import (
 var mutations = []mutation.Mutation{
 	{
 		Name: "what another process of the same identity wrote is ours", File: "writelog.go",
-		Old: `return mark == "" || mark == c.process`, New: `return mark != "-"`,
+		Old: `return mark == "" || mark == w.process`, New: `return mark != "-"`,
 		Caught: "TestWriteLogMatchesOnlyItsWrites",
 	},
 	{

@@ -37,29 +37,29 @@ type attempt struct {
 func NewWriteLog(process string) WriteLog { return WriteLog{process: process} }
 
 // Standing returns the last known version of our record.
-func (c *WriteLog) Standing() Record { return c.record }
+func (w *WriteLog) Standing() Record { return w.record }
 
 // Sent returns when the write of the known version was sent.
-func (c *WriteLog) Sent() clock.Reading { return c.sent }
+func (w *WriteLog) Sent() clock.Reading { return w.sent }
 
 // Forget forgets the known version, but not the writes, which may still arrive.
-func (c *WriteLog) Forget() { c.record = Record{} }
+func (w *WriteLog) Forget() { w.record = Record{} }
 
 // Record adds a write of l before it is sent, and marks l.
-func (c *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
-	if c.process != "" {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ProcessAnnotation, c.process)
+func (w *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
+	if w.process != "" {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ProcessAnnotation, w.process)
 	}
-	if len(c.attempts) == maxAttempts { // the oldest has arrived or failed
-		c.attempts = c.attempts[1:]
+	if len(w.attempts) == maxAttempts { // the oldest has arrived or failed
+		w.attempts = w.attempts[1:]
 	}
-	c.attempts = append(c.attempts, attempt{*l.Spec.DeepCopy(), now})
+	w.attempts = append(w.attempts, attempt{*l.Spec.DeepCopy(), now})
 }
 
 // Contains reports whether Match would return true for r.
-func (c *WriteLog) Contains(r Record) bool {
-	return r.Exists() && c.record.UID() == r.UID() && c.marked(r) &&
-		slices.ContainsFunc(c.attempts, func(a attempt) bool {
+func (w *WriteLog) Contains(r Record) bool {
+	return r.Exists() && w.record.UID() == r.UID() && w.marked(r) &&
+		slices.ContainsFunc(w.attempts, func(a attempt) bool {
 			return SameSpec(&a.spec, &r.lease.Spec)
 		})
 }
@@ -67,18 +67,18 @@ func (c *WriteLog) Contains(r Record) bool {
 // Match reports whether r is one of our writes, and if so makes it the known version. A spec that
 // differs in any field is not ours, even if it names us as the holder. Metadata may differ, except
 // for the mark of another process.
-func (c *WriteLog) Match(r Record) bool {
-	if !r.Exists() || c.record.Exists() && c.record.UID() != r.UID() || !c.marked(r) {
+func (w *WriteLog) Match(r Record) bool {
+	if !r.Exists() || w.record.Exists() && w.record.UID() != r.UID() || !w.marked(r) {
 		return false
 	}
-	for _, a := range c.attempts {
+	for _, a := range w.attempts {
 		if SameSpec(&a.spec, &r.lease.Spec) {
-			if !c.record.SameVersion(r) {
+			if !w.record.SameVersion(r) {
 				// All other attempts were swaps on versions that are gone. Until then they may be
 				// under way.
-				c.attempts = []attempt{a}
+				w.attempts = []attempt{a}
 			}
-			c.record, c.sent = r, a.sent
+			w.record, w.sent = r, a.sent
 			return true
 		}
 	}
@@ -88,19 +88,19 @@ func (c *WriteLog) Match(r Record) bool {
 // Unstored notes that a consistent read, sent at the time asked, has shown the version before our
 // pending writes: the known one, or that of another process. What is stored later was not in the
 // record then, and a candidate receives it later still, so its term counts from asked.
-func (c *WriteLog) Unstored(asked clock.Reading) {
-	for i, a := range c.attempts {
-		pending := !c.record.Exists() || !SameSpec(&a.spec, &c.record.lease.Spec)
+func (w *WriteLog) Unstored(asked clock.Reading) {
+	for i, a := range w.attempts {
+		pending := !w.record.Exists() || !SameSpec(&a.spec, &w.record.lease.Spec)
 		if pending && asked.SinceAtLeast(a.sent) > 0 {
-			c.attempts[i].sent = asked
+			w.attempts[i].sent = asked
 		}
 	}
 }
 
 // marked reports whether r has no mark of another process. A user may have removed ours.
-func (c *WriteLog) marked(r Record) bool {
+func (w *WriteLog) marked(r Record) bool {
 	mark := r.lease.Annotations[ProcessAnnotation]
-	return mark == "" || mark == c.process
+	return mark == "" || mark == w.process
 }
 
 // Stamps makes the renew times of one process: unique whole seconds, because client-go's elector,

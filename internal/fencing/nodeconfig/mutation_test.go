@@ -49,12 +49,12 @@ var mutations = []mutation.Mutation{
 		New: "device.identity = device.Key", Caught: "TestPlugOfTwoNodes",
 	},
 	{
-		Name: "what is wrong is somebody else's", File: "object.go", Old: "return true // otherwise",
+		Name: "what is wrong is somebody else's", File: "node_configmap.go", Old: "return true // otherwise",
 		New:    "return false // or",
 		Caught: "TestMostSpecificObjectIsUsed",
 	},
 	{
-		Name: "errors of a text do not matter", File: "object.go", Old: "s.take(settings.found)",
+		Name: "errors of a text do not matter", File: "node_configmap.go", Old: "s.take(settings.found)",
 		New: "_ = settings.found", Caught: "TestEveryRule",
 	},
 	{

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/proposal"
 )
 
 func TestFlatRecordOfTheProposalIsRead(t *testing.T) {
