@@ -328,18 +328,18 @@ func (r *scanResult) expect() {
 }
 
 // outcome records the result of a worker, and whether it wrote the object.
-func (t *scanResult) outcome(r protocol.Ref, placed, wrote bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.pending--
+func (r *scanResult) outcome(of protocol.Ref, placed, wrote bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending--
 	if wrote {
-		t.changed++
+		r.changed++
 	}
 	if placed {
-		t.placed++
-		delete(t.displaced, r)
+		r.placed++
+		delete(r.displaced, of)
 	}
-	t.check()
+	r.check()
 }
 
 // left returns the displaced objects. ok is false if there are more than maxApart.

@@ -222,7 +222,8 @@ func (ls *shardLeases) watchPods(ctx context.Context, client kubernetes.Interfac
 // attest passes the Lease of a shard to the witness. The caller holds mu.
 func (ls *shardLeases) attest(shard string) {
 	if ls.witness != nil {
-		ls.witness.See(types.NamespacedName{Namespace: ls.namespace, Name: shard}, lease.RecordOf(ls.tracker.Lease(shard)))
+		record := lease.RecordOf(ls.tracker.Lease(shard))
+		ls.witness.See(types.NamespacedName{Namespace: ls.namespace, Name: shard}, record)
 	}
 }
 
