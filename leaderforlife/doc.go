@@ -13,30 +13,30 @@
 // The leader is the Pod that owns the lock: a ConfigMap (or a Lease, [WithLease]) of that name in
 // the Pod's namespace, with the Pod as its owner. The leader renews nothing and never steps down.
 // When the Pod is gone, the garbage collector removes the lock, and another Pod creates a new one.
-// Candidates that may delete the lock do not wait for the collector.
+// Candidates with permission to delete the lock do not wait for the collector.
 //
 // # Which of the two electors
 //
-// Package leaderelection ends a leader that does not answer, and elects another within seconds.
-// Package leaderforlife elects a successor only when the leader is proven to have ended. Two Pods
-// never lead at once, even if one is stopped for an hour, suspended or cut off, because this does
-// not depend on time. In return there is no working leader while the leader hangs, while its
-// container keeps crashing, or while its node is lost and its fate is unknown, so give the leader a
-// liveness probe.
+// Package leaderelection ends a leader that stops renewing, and elects another within seconds.
+// Package leaderforlife elects a successor only when the leader is proven to have ended (a forced
+// deletion of its Pod claims that, see below). Two Pods never lead at once, even if one is suspended
+// for an hour or cut off, because this does not depend on time. In return there is no working leader
+// while the leader hangs, while its container keeps crashing, or while its node is lost and its fate
+// is unknown, so give the leader a liveness probe.
 //
 // # Probes
 //
 // Become returns when this Pod leads. A candidate waits in it until the leader's Pod has ended,
 // possibly for days, so serve probes before you call Become:
 //
-//   - Readiness: succeed until Become returns, because a candidate does all that it has to, and
-//     then report the state of the work. If only a leader were ready, a rollout would never end,
-//     because it waits for a new Pod to be ready before it ends the leader's, and the new Pod waits
-//     for that end.
-//   - Liveness: the same, because nothing else ends a leader that hangs.
+//   - Readiness: succeed until Become returns, and report the state of the work from then on. A
+//     candidate is ready because waiting is its job. If only the leader were ready, a rollout would
+//     never finish: it waits for the new Pod to become ready before it stops the old leader's Pod,
+//     and the new Pod waits for the old leader to stop.
+//   - Liveness: the same. Nothing but a failed liveness probe ends a leader that hangs.
 //
-// A Service that should reach only the leader cannot use readiness then. Select a label that the
-// leader's Pod sets on itself, or use package endpoints.
+// Readiness therefore cannot select the leader for a Service. Select a label that the leader's Pod
+// sets on itself, or use package endpoints.
 //
 // # What proves that a leader has ended
 //

@@ -1,11 +1,17 @@
-// Package agent is the interface between a fencing controller and the devices that give machines
-// power, storage or network. It reads a plug, and switches it.
+// Package agent is the interface between the fencing controller and the devices that can cut off a
+// machine: BMCs, power distribution units, clouds, storage arrays and switches. To use the fence
+// agents of ClusterLabs, take package fenceagents, which implements it. For a device of your own,
+// implement [Agent], pass it to fencing.Config.Agents, and read and switch one plug (the part of the
+// device that feeds the machine):
 //
-// The result of a command proves nothing, because a device may acknowledge a command without
-// executing it, execute it only at the second request, or execute it after the agent was killed. A
-// fence therefore believes only readings that a later call has taken, and repeats a command only
-// after the time in which the device may still execute the last one. An Agent only passes on
-// commands and answers; it neither retries nor interprets.
+//	func (a myPDU) Power(ctx context.Context, t agent.Target) (agent.Power, error) { ... }
+//	func (a myPDU) Switch(ctx context.Context, t agent.Target, c agent.Command) error { ... }
+//
+// An Agent only passes on commands and answers; it neither retries nor interprets them. The result
+// of a command proves nothing, because a device may acknowledge a command without executing it,
+// execute it only at the second request, or execute it after the agent was killed. The controller
+// therefore trusts only what a later call of Power reads, and repeats a command only when the device
+// can no longer be executing the previous one.
 package agent
 
 import (
@@ -21,15 +27,15 @@ import (
 // ErrAlive is returned if an agent has started something that could not be ended and may send a
 // command at any time. The controller then does nothing more to the node until an admin has looked
 // at it.
-var ErrAlive = errors.New("agent: something of it is still alive, and could not be ended")
+var ErrAlive = errors.New("agent: a process that it started is still alive and could not be killed")
 
 // ErrAlready is returned by Agent.Switch if the plug was already in the requested state, so that
 // nothing was sent.
-var ErrAlready = errors.New("agent: the plug was so already, and nothing was sent")
+var ErrAlready = errors.New("agent: the plug was already in the requested state, and nothing was sent")
 
 // ErrNoEffect is returned by Agent.Switch if the plug was in the other state, the command was sent,
 // and the agent saw no effect in time.
-var ErrNoEffect = errors.New("agent: the command was sent, and no effect was seen")
+var ErrNoEffect = errors.New("agent: the command was sent, but had no visible effect")
 
 // Agent reads and switches devices of one or many kinds. It must be safe for concurrent use.
 type Agent interface {

@@ -129,11 +129,11 @@ func run(ctx context.Context, config *rest.Config, parent *supervisor.Supervisor
 	if err != nil {
 		return err
 	}
-	// What the controller's clients are made from: they write only while this process leads.
+	// Make the controller's clients from this: they write only while this process leads.
 	guarded := rest.CopyConfig(config)
 	guarded.Wrap(elector.WrapTransport)
-	// Blocks: waits for the leadership, works, and releases it when ctx ends and the work has
-	// returned. If the leadership is lost the process exits with 75.
+	// Blocks: waits to become the leader, calls the function, and releases the Lease when ctx has
+	// ended and the function has returned. If leadership is lost, the process exits with code 75.
 	return elector.Run(ctx, func(ctx context.Context) error {
 		return controller(ctx, guarded)
 	})
