@@ -10,19 +10,19 @@
 //		... // only the leader gets here
 //	}
 //
-// The leader is the Pod that owns the lock: a ConfigMap (or a Lease, [WithLease]) of that name in
+// The leader is the Pod that owns the lock: a ConfigMap (or, [WithLease], a Lease) with this name in
 // the Pod's namespace, with the Pod as its owner. The leader renews nothing and never steps down.
 // When the Pod is gone, the garbage collector removes the lock, and another Pod creates a new one.
 // Candidates with permission to delete the lock do not wait for the collector.
 //
 // # Which of the two electors
 //
-// Package leaderelection ends a leader that stops renewing, and elects another within seconds.
-// Package leaderforlife elects a successor only when the leader is proven to have ended (a forced
-// deletion of its Pod claims that, see below). Two Pods never lead at once, even if one is suspended
-// for an hour or cut off, because this does not depend on time. In return there is no working leader
-// while the leader hangs, while its container keeps crashing, or while its node is lost and its fate
-// is unknown, so give the leader a liveness probe.
+// With package leaderelection, a leader that stops renewing ends, and another leads within seconds.
+// Package leaderforlife elects a successor only when the leader is proven to have ended. Two Pods
+// never lead at once, even if one is suspended for an hour or cut off, because this does not depend
+// on time. (Deleting a Pod by force counts as proof, although its process may still run; see below.)
+// The price is that nothing leads while the leader hangs, while its container keeps crashing, or
+// while its node is lost and its fate is unknown. Against the first, give it a liveness probe.
 //
 // # Probes
 //
@@ -33,7 +33,7 @@
 //     candidate is ready because waiting is its job. If only the leader were ready, a rollout would
 //     never finish: it waits for the new Pod to become ready before it stops the old leader's Pod,
 //     and the new Pod waits for the old leader to stop.
-//   - Liveness: the same. Nothing but a failed liveness probe ends a leader that hangs.
+//   - Liveness: the same rule. Nothing but a failed liveness probe restarts a leader that hangs.
 //
 // Readiness therefore cannot select the leader for a Service. Select a label that the leader's Pod
 // sets on itself, or use package endpoints.

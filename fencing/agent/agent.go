@@ -1,13 +1,13 @@
 // Package agent is the interface between the fencing controller and the devices that can cut off a
 // machine: BMCs, power distribution units, clouds, storage arrays and switches. To use the fence
 // agents of ClusterLabs, take package fenceagents, which implements it. For a device of your own,
-// implement [Agent], pass it to fencing.Config.Agents, and read and switch one plug (the part of the
-// device that feeds the machine):
+// implement [Agent] and set it in fencing.Config.Agents. One method reads the state of a plug (the
+// part of the device that feeds one machine), the other switches it:
 //
 //	func (a myPDU) Power(ctx context.Context, t agent.Target) (agent.Power, error) { ... }
 //	func (a myPDU) Switch(ctx context.Context, t agent.Target, c agent.Command) error { ... }
 //
-// An Agent only passes on commands and answers; it neither retries nor interprets them. The result
+// An Agent only relays commands and responses; it neither retries nor interprets them. The result
 // of a command proves nothing, because a device may acknowledge a command without executing it,
 // execute it only at the second request, or execute it after the agent was killed. The controller
 // therefore trusts only what a later call of Power reads, and repeats a command only when the device
@@ -27,7 +27,7 @@ import (
 // ErrAlive is returned if an agent has started something that could not be ended and may send a
 // command at any time. The controller then does nothing more to the node until an admin has looked
 // at it.
-var ErrAlive = errors.New("agent: a process that it started is still alive and could not be killed")
+var ErrAlive = errors.New("agent: a child process is still running and could not be killed")
 
 // ErrAlready is returned by Agent.Switch if the plug was already in the requested state, so that
 // nothing was sent.
