@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -256,3 +257,27 @@ func (c Config) pod() leasehold.Pod {
 func (c Config) lease() types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
+
+// Clock is the time of one process. Simulations implement it to give each replica its own time.
+// Tests of programs do not need it, because they run in a testing/synctest bubble.
+//
+// NewTimer and AfterFunc return a Timer of k8s.io/utils/clock, which counts as Monotonic does. An
+// elector holds no lock while it calls Now.
+type Clock = clock.Clock
+
+// ClockReading is what Now of a [Clock] returns. The greatest elapsed time of the three clocks
+// bounds how long a leader may act.
+type ClockReading = clock.Reading
+
+// AddressAnnotation is the annotation of the Lease that holds its leader's [Config].Address.
+const AddressAnnotation = lease.AddressAnnotation
+
+// LeaseConfig returns a copy of config for the client of an [Elector], with its own connection and
+// without a rate limit.
+//
+// Copies of one config share one HTTP/2 connection, so renewals would wait behind the workload's
+// traffic, and stall when the connection dies silently. A shared rate limiter would also delay
+// them. Over HTTP/1.1, a request that times out closes its connection, and the next one opens
+// another. An elector needs no limit, because it paces itself. A custom config.Transport or Dial is
+// kept, and must ensure the same.
+func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConfig(config) }

@@ -41,7 +41,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestSimulatedLeaders",
 	},
 	{
-		Name: "pauses grow without a bound", File: "backoff.go",
+		Name: "pauses grow without a bound", File: "candidate.go",
 		Old: "maxPause*2/3)", New: "100*maxPause*2/3)",
 		Caught: "TestErrorsBackOff",
 	},
@@ -71,7 +71,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestOddAnswersProveNothing",
 	},
 	{
-		Name: "an error is not followed by a pause", File: "backoff.go",
+		Name: "an error is not followed by a pause", File: "candidate.go",
 		Old: "		clock.Sleep(ctx, pause/2+rand.N(pause))\n", New: "		_, _ = rand.N(pause), clock.Sleep\n",
 		Caught: "TestErrorsBackOff",
 	},

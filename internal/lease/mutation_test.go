@@ -46,7 +46,7 @@ var mutations = []mutation.Mutation{
 		Old: " || pod.UID != p.UID", New: "", Caught: "TestEndOfAProcessInItsPod",
 	},
 	{
-		Name: "a leader that has died has written nothing", File: "written.go",
+		Name: "a leader that has died has written nothing", File: "record.go",
 		Old:    "	if !r.Released() {\n		return handover.Unknown()\n",
 		New:    "	if !r.Released() {\n		return handover.Versions{}\n",
 		Caught: "TestWhatAReleaseSaysWasWritten",

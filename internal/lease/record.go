@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
 // ReleasedAnnotation marks a record whose holder gave it up after its work had ended. Its value is
@@ -230,5 +232,56 @@ func (r Record) Release(stamp metav1.MicroTime) *coordinationv1.Lease {
 	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To("")
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // the wait of client-go's elector
+	return l
+}
+
+// AddressAnnotation is the address of the record's holder, as host:port.
+const AddressAnnotation = "bellwether.dev/address"
+
+// Address returns the address of the holder, or "". Electors of other kinds leave annotations
+// alone, so in their records it would be the address of an earlier holder, and is ignored.
+func (r Record) Address() string {
+	if r.Holder() == "" || !r.Ours() {
+		return ""
+	}
+	return r.lease.Annotations[AddressAnnotation]
+}
+
+// WithAddress sets the address of l's holder, or removes that of a predecessor.
+func WithAddress(l *coordinationv1.Lease, address string) *coordinationv1.Lease {
+	delete(l.Annotations, AddressAnnotation)
+	if address != "" {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, AddressAnnotation, address)
+	}
+	return l
+}
+
+// WrittenAnnotation states up to which version the term that was released, and those before it,
+// have written each resource: the mark of the release, a space, and [handover.Versions]. Electors
+// that leave annotations alone also leave this one, whose mark is then of another term.
+const WrittenAnnotation = "bellwether.dev/written"
+
+// maxWritten bounds the annotation, in bytes. A term that has written more resources omits it.
+const maxWritten = 16 << 10
+
+// Written returns up to which version the terms until this release have written each resource.
+func (r Record) Written() handover.Versions {
+	if !r.Released() {
+		return handover.Unknown()
+	}
+	annotations := r.lease.Annotations
+	text, ofTerm := strings.CutPrefix(annotations[WrittenAnnotation], annotations[ReleasedAnnotation]+" ")
+	versions, err := handover.Parse(text)
+	if err != nil || !ofTerm {
+		return handover.Unknown()
+	}
+	return versions
+}
+
+// WithWritten records in a release what was written.
+func WithWritten(l *coordinationv1.Lease, v handover.Versions) *coordinationv1.Lease {
+	if text := v.String(); len(text) <= maxWritten {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, WrittenAnnotation, l.Annotations[ReleasedAnnotation]+" "+text)
+	}
 	return l
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Review collects the rules that a config breaks.
@@ -44,3 +46,13 @@ func (r *Review) Add(errs ...error) {
 
 // Err joins all problems, or returns nil.
 func (r *Review) Err() error { return errors.Join(r.errs...) }
+
+// NamespaceProblems returns what is wrong with the name of a namespace. It is mostly empty because the
+// Pod does not set the environment variable that it comes from.
+func NamespaceProblems(namespace string) []string {
+	if namespace == "" {
+		return []string{"must be set: in a Pod, take it from the environment variable POD_NAMESPACE, and set that " +
+			"in the manifest by valueFrom: {fieldRef: {fieldPath: metadata.namespace}}"}
+	}
+	return validation.IsDNS1123Label(namespace)
+}

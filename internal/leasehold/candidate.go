@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -394,3 +395,18 @@ type unfitError struct{ error }
 func (e unfitError) Unwrap() error { return e.error }
 
 func isLostRace(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// sayMissingRights logs all rights that are missing, when the first request is refused.
+func (c *Candidate) sayMissingRights(ctx context.Context) {
+	ctx, cancel := clock.WithTimeout(own(ctx), c.config.Clock, c.config.Timing.RenewInterval())
+	defer cancel()
+	lease := c.config.Lease
+	rights := kube.RightsOn(leases, lease.Namespace, lease.Name, "create", "get", "update", "watch")
+	if c.config.Pod.UID != "" {
+		rights = append(rights, kube.RightsOn(corev1.Resource("pods"), lease.Namespace, "", "watch")...)
+	}
+	if c.config.Events {
+		rights = append(rights, kube.EventRights(lease.Namespace)...)
+	}
+	kube.SayMissingRights(ctx, c.client, rights, c.config.Log)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // Term is one period of holding a lease. It is valid until its deadline, which renewals move, and
@@ -238,4 +239,54 @@ func (t *Term) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.state = ended
+}
+
+// KillTimer is a [process.KillTimer]. It ends the process where the term's own timer cannot,
+// because the process is stopped or starved.
+type KillTimer interface {
+	SetAt(boot time.Duration) error
+	Stop() error
+}
+
+// armKillTimer sets the kill timer to half a margin after the deadline. Only the renewing goroutine
+// calls it, so no earlier deadline replaces a later one.
+func (t *Term) armKillTimer() {
+	if t.kill == nil {
+		return
+	}
+	boot := process.SinceBoot() // first: a stop before the next line shortens the time
+	now := t.clock.Now()
+	t.mu.Lock()
+	at := boot + t.left(now) + t.timing.Margin/2
+	t.mu.Unlock()
+	if err := t.kill.SetAt(at); err != nil { // the earlier deadline, if any, remains
+		t.lose(fmt.Errorf("%w: %w", lease.ErrKillTimer, err), t.identity)
+	}
+}
+
+// DisarmKillTimer disarms the kill timer. No work of the term may be running.
+func (t *Term) DisarmKillTimer() {
+	if t.kill != nil {
+		_ = t.kill.Stop() // a failure is safe: the process ends
+	}
+}
+
+// noLedger is the ledger of a process without a supervisor.
+type noLedger struct{}
+
+func (noLedger) Now() time.Duration                      { return 0 }
+func (noLedger) Hold(time.Duration, time.Duration, bool) {}
+func (noLedger) Free()                                   {}
+func (noLedger) Send()                                   {}
+func (noLedger) Answer(time.Duration)                    {}
+func (noLedger) Begin(uint64) (end func())               { return func() {} }
+
+// recordTerm records in the ledger until when the term lasts. Only the renewing goroutine calls it.
+func (t *Term) recordTerm() {
+	booked := t.ledger.Now() // first: a stop before the next line shortens the time
+	now := t.clock.Now()
+	t.mu.Lock()
+	left := t.left(now)
+	t.mu.Unlock()
+	t.ledger.Hold(t.began, booked+left, t.guard != nil && t.guard.Installed())
 }

@@ -2,10 +2,13 @@ package process
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +16,28 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// Supervision is what [Supervise] does besides running a child.
+type Supervision struct {
+	// File is open in the child as descriptor [SupervisedFile]. It may be nil.
+	File *os.File
+	// Variable is the environment variable with the number of this process in the child if there is
+	// a File.
+	Variable string
+	// Ended is called when the child has ended, with the exit code of Supervise, before that
+	// returns. Descendants of the child may still run. Optional.
+	Ended func(code int)
+}
+
+// SupervisedFile is the descriptor of [Supervision].File in the child.
+const SupervisedFile = 3
+
+// lifeline is a descriptor in the child, besides that of a File: the end of a pipe whose other end
+// only the supervisor has.
+const lifeline = SupervisedFile + 1
+
+// ExitCannotStart is the shells' exit code for a program that cannot be executed.
+const ExitCannotStart = 126
 
 // ReexecIfPID1 returns at once unless this process is PID 1. As PID 1 it runs the same program as a
 // child, does what an init must, and exits as the child does.
@@ -265,5 +290,37 @@ func ownsTerminal() bool {
 func moveToForeground(child *os.Process) {
 	if unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, child.Pid) == nil {
 		_ = child.Signal(unix.SIGCONT)
+	}
+}
+
+// shrink gives back memory that this process no longer needs: what its initialization has left
+// behind, and the pages of the program's file. Those that are needed again are read from the page
+// cache, which the child shares.
+func shrink() {
+	debug.FreeOSMemory()
+	const self = "/proc/self/exe"
+	name, err := os.Readlink(self)
+	if err != nil {
+		return
+	}
+	file, err := elf.Open(self)
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }()
+	// A loader has written to data before they became read-only (-buildmode=pie), so the file has
+	// others.
+	relocated := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO })
+	maps, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(maps)) {
+		var start, end uintptr
+		var mode string
+		_, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode)
+		if err != nil || !strings.HasSuffix(strings.TrimSpace(line), name) {
+			continue
+		}
+		if code := mode == "r-xp"; code || mode == "r--p" && !relocated {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED) // on failure it stays larger
+		}
 	}
 }

@@ -2,6 +2,10 @@ package leaderelection
 
 import "github.com/bellwether-k8s/bellwether/internal/process"
 
+// ExitCodeNotLeader is the exit code of a process that lost its leadership (EX_TEMPFAIL of
+// sysexits.h). Its supervisor should restart it.
+const ExitCodeNotLeader = process.ExitCode
+
 // ReexecIfPID1 moves the program to a child process if this one is PID 1 of a pid namespace, such
 // as the first process of a container. Otherwise, and on systems other than Linux, it returns at
 // once. Call it first in main:
