@@ -26,6 +26,23 @@ type Assessment struct {
 	Decision Decision
 }
 
+// Decision states whether a node may be fenced now.
+type Decision = policy.Decision
+
+// GateResult is the result of one gate of the policy, such as the limit on concurrent fences.
+type GateResult = policy.GateResult
+
+// Verdict is the outcome of a [Decision].
+type Verdict = policy.Verdict
+
+// Verdicts.
+const (
+	Allow = policy.Allow // fence now
+	Wait  = policy.Wait  // fence later; After is known
+	Hold  = policy.Hold  // fence when something has changed
+	Deny  = policy.Deny  // end the fence: the node must not be fenced
+)
+
 // Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
 // changes nothing, needs no leadership and may run beside Run. It reads all devices, and watches
 // the nodes for Limits.Observation before it returns.
@@ -41,7 +58,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) <= c.config.Limits.withDefaults().Observation+tick; {
+	for began := time.Now(); time.Since(began) <= c.config.Limits.Observation+tick; {
 		r.state.observe()
 		select {
 		case <-ctx.Done():
@@ -86,7 +103,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		if r.config.RequireCommissioned {
 			target.Unproved = a.Unproved
 		}
-		a.Decision = newDecision(r.state.assess(target))
+		a.Decision = r.state.assess(target)
 		all = append(all, a)
 	}
 	return all, ctx.Err()

@@ -208,7 +208,7 @@ func needsHuman(f *v1alpha1.NodeFence) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionPaused) ||
 		s.Hold != nil && slices.Contains([]string{
 			"RestartNeeded", "ConfigurationChanged", "NodeReady", "NoPowerDevice", "OffUnclear", stepFails, agentAlive,
-			string(policy.ReasonNotConfigured), string(policy.ReasonQuorum),
+			policy.ReasonNotConfigured, policy.ReasonQuorum,
 		}, s.Hold.Reason)
 }
 
@@ -261,7 +261,7 @@ func (c *clusterState) observe() policy.View {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := c.look(time.Now())
-	c.state = c.state.Observe(all, policy.Limits(c.config.Limits))
+	c.state = c.state.Observe(all, c.config.Limits)
 	return all
 }
 
@@ -283,9 +283,9 @@ func (c *clusterState) decide(all policy.View, target policy.Target, storage pol
 
 // input returns the input of the policy. The caller holds mu.
 func (c *clusterState) input(all policy.View, target policy.Target, storage policy.Status) policy.Input {
-	c.state = c.state.Observe(all, policy.Limits(c.config.Limits))
+	c.state = c.state.Observe(all, c.config.Limits)
 	in := policy.Input{
-		View: all, State: c.state, Target: target, Limits: policy.Limits(c.config.Limits), Storage: storage,
+		View: all, State: c.state, Target: target, Limits: c.config.Limits, Storage: storage,
 		Self: policy.Self{Node: c.config.Node, OutsideCluster: c.config.OutsideCluster},
 	}
 	if c.config.Leadership.Remaining() > 0 { // it was renewed since
@@ -344,7 +344,7 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 			c.wake(n.Name)
 			return policy.Decision{
 				Verdict: policy.Hold, Reason: policy.ReasonQueue, Message: "node " + n.Name + " comes first",
-				After: time.Second, All: d.All,
+				After: time.Second, Gates: d.Gates,
 			}
 		}
 	}
@@ -431,6 +431,6 @@ func (c *clusterState) failing(n *corev1.Node, f *v1alpha1.NodeFence) bool {
 // leaving reports whether an autoscaler is about to remove the node.
 func (c *clusterState) leaving(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return slices.Contains(c.config.Nodes.withDefaults().AutoscalerTaints, t.Key)
+		return slices.Contains(c.config.Nodes.AutoscalerTaints, t.Key)
 	})
 }

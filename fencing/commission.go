@@ -202,7 +202,7 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	if err != nil {
 		target.ConfigErrors = []string{err.Error()}
 	}
-	for _, gate := range r.state.decideContinue(target, r.storageReachable(ctx)).All {
+	for _, gate := range r.state.decideContinue(target, r.storageReachable(ctx)).Gates {
 		if gate.Verdict != policy.Allow {
 			bad("%s", gate.Message)
 		}

@@ -135,7 +135,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestDevicesAreReadAhead",
 	},
 	{
-		Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.withDefaults().MaxConcurrent)",
+		Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.MaxConcurrent)",
 		New: "1000)", Caught: "TestFewDevicesAreReadAheadAtATime",
 	},
 	{

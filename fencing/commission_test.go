@@ -403,7 +403,7 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		w.eventually(5*time.Minute, "it is held",
 			func() bool { f := w.fence("n2"); return f != nil && f.Status.Hold != nil })
 		hold := w.fence("n2").Status.Hold
-		assert.Equal(t, string(policy.ReasonNotConfigured), hold.Reason)
+		assert.Equal(t, policy.ReasonNotConfigured, hold.Reason)
 		assert.Contains(t, hold.Message, "was not commissioned with its present configuration")
 		assert.Contains(t, hold.Message, "fence_rack/rack/n2")
 		wait(w.ctx, time.Hour)
@@ -456,7 +456,7 @@ func TestCommissionCountsAsAFence(t *testing.T) {
 		w.cutOff("n3", true)
 		w.eventually(5*time.Minute, "n3 waits",
 			func() bool { f := w.fence("n3"); return f != nil && f.Status.Hold != nil })
-		assert.Equal(t, string(policy.ReasonQueue), w.fence("n3").Status.Hold.Reason)
+		assert.Equal(t, policy.ReasonQueue, w.fence("n3").Status.Hold.Reason)
 		w.untouched("n3")
 		cancel() // who has asked has gone, and it goes on
 		require.ErrorIs(t, <-result, context.Canceled)

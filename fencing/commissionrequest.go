@@ -24,7 +24,7 @@ type commissionRequest struct {
 
 // takeRequests handles requests in annotations of nodes, once this process can judge them.
 func (r *run) takeRequests(ctx context.Context) {
-	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.withDefaults().Observation+tick {
+	if r.config.Leadership.Remaining() <= 0 || time.Since(r.began) < r.config.Limits.Observation+tick {
 		return
 	}
 	nodes, _ := r.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -115,6 +116,20 @@ type Config struct {
 	Logger *zap.Logger
 }
 
+// Limits restrict when and how many nodes are fenced. A field that is 0 has its default.
+type Limits = policy.Limits
+
+// NodeSelector selects the nodes that may be fenced, and the conditions that start a fence. All
+// fields have defaults.
+type NodeSelector = nodestate.Config
+
+// NodeCondition is a condition of a Node with a status.
+type NodeCondition = nodestate.Condition
+
+// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
+// volume is selected if any field matches it. At least one field is required.
+type Storage = cluster.Storage
+
 // Leadership is the part of an elector that the controller uses. *leaderelection.Elector implements
 // it.
 type Leadership interface {
@@ -163,12 +178,13 @@ func (c Config) complete() (Config, error) {
 	if c.Agents == nil {
 		bad("Agents", "required", nil)
 	}
-	if _, err := nodestate.New(c.Nodes.withDefaults()); err != nil {
+	if _, err := nodestate.New(c.Nodes); err != nil {
 		wrong = append(wrong, err)
 	}
-	if err := policy.Limits(c.Limits).Validate(); err != nil {
+	if err := c.Limits.Validate(); err != nil {
 		wrong = append(wrong, err)
 	}
+	c.Nodes, c.Limits = c.Nodes.WithDefaults(), c.Limits.WithDefaults()
 	if c.TypeLabel == "" {
 		c.TypeLabel = "type"
 	}
@@ -176,7 +192,7 @@ func (c Config) complete() (Config, error) {
 		bad("TypeLabel", "must be the key of a label", fmt.Sprintf("%q", c.TypeLabel))
 	}
 	for method, storage := range c.Storage {
-		if err := storage.internal().Validate(); err != nil {
+		if err := storage.Validate(); err != nil {
 			wrong = append(wrong, fmt.Errorf("fencing: Storage[%q]: %w", method, err))
 		}
 	}

@@ -146,7 +146,7 @@ func TestConfigurationThatIsUnusableAsAWhole(t *testing.T) {
 				assert.Empty(t, taken())
 				hold := w.fence("n1").Status.Hold
 				require.NotNil(t, hold)
-				assert.Equal(t, string(policy.ReasonNotConfigured), hold.Reason)
+				assert.Equal(t, policy.ReasonNotConfigured, hold.Reason)
 				w.untouched("n1")
 
 				c.mend(w)
@@ -266,7 +266,7 @@ func TestNodesWithoutConfigurationAreHeld(t *testing.T) {
 		w.cutOff("n1", true)
 		wait(w.ctx, 10*time.Minute)
 		require.NotNil(t, w.fence("n1").Status.Hold)
-		assert.Equal(t, string(policy.ReasonNotConfigured), w.fence("n1").Status.Hold.Reason)
+		assert.Equal(t, policy.ReasonNotConfigured, w.fence("n1").Status.Hold.Reason)
 	})
 }
 
@@ -281,7 +281,7 @@ func TestConfigMapPausesEverything(t *testing.T) {
 		wait(w.ctx, 10*time.Minute)
 		hold := w.fence("n1").Status.Hold
 		require.NotNil(t, hold)
-		assert.Equal(t, string(policy.ReasonPaused), hold.Reason)
+		assert.Equal(t, policy.ReasonPaused, hold.Reason)
 		assert.Contains(t, hold.Message, "the switch is replaced")
 		a.stop()
 		a = w.start("b", nil)

@@ -145,7 +145,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 		role.Explain(ctx, err)
 		return nil, err
 	}
-	nodes, err := nodestate.New(c.config.Nodes.withDefaults())
+	nodes, err := nodestate.New(c.config.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 		Controller: c, role: role, clock: clock.System(), began: time.Now(),
 		fences: map[string]*fence{}, requests: map[string]*commissionRequest{},
 		watches: kube.NewFailures(c.config.Logger, clock.System()),
-		ahead:   make(chan struct{}, c.config.Limits.withDefaults().MaxConcurrent),
+		ahead:   make(chan struct{}, c.config.Limits.MaxConcurrent),
 	}
 	core := c.kube.CoreV1()
 	allNodes := newInformer(c.kube, core.Nodes(), &corev1.Node{})
@@ -307,7 +307,7 @@ func (r *run) reconcile(ctx context.Context) error {
 // as a new leader may have to wait. Otherwise a leader that is elected again and again would fence
 // no node.
 func (r *run) leaves(own *policy.NodeFacts) bool {
-	limits := r.config.Limits.withDefaults()
+	limits := r.config.Limits
 	return own.NotReadyFor >= limits.NotReadyFor ||
 		fails(own) && own.FailingFor >= limits.NotReadyFor &&
 			time.Since(r.began) >= 2*(limits.Observation+limits.CoolDown)

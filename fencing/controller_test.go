@@ -412,7 +412,7 @@ func TestNodeThatIsLostAgainAndAgain(t *testing.T) {
 		w.cutOff("n1", true)
 		w.eventually(5*time.Minute, "the fence is held",
 			func() bool { f := w.fence("n1"); return f.Status.Hold != nil })
-		assert.Equal(t, string(policy.ReasonRepeats), w.fence("n1").Status.Hold.Reason)
+		assert.Equal(t, policy.ReasonRepeats, w.fence("n1").Status.Hold.Reason)
 		wait(w.ctx, 70*time.Minute) // which is longer than what counts as again: only a human changes that
 		assert.Equal(t, 3, w.rack.Count("n1", "power", agent.ActionOff))
 		assert.GreaterOrEqual(t, r.count("Warning Repeats"), 3)
@@ -452,7 +452,7 @@ func TestUnconfiguredNodeIsHeld(t *testing.T) {
 		w.untouched("n1")
 		f := w.fence("n1")
 		require.NotNil(t, f.Status.Hold)
-		assert.Equal(t, string(policy.ReasonNotConfigured), f.Status.Hold.Reason)
+		assert.Equal(t, policy.ReasonNotConfigured, f.Status.Hold.Reason)
 		assert.Contains(t, f.Status.Hold.Message, "absent")
 	})
 }

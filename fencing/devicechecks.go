@@ -278,7 +278,7 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 
 // outlives reports whether the node renews its Lease within its renewal interval from now.
 func (c *checks) outlives(ctx context.Context, node string) bool {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.withDefaults().LeaseSilence)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.LeaseSilence)
 	defer cancel()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -351,7 +351,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	if err = kube.Named(n, node, err); err != nil || !ready(n) {
 		return err
 	}
-	condition := found.condition(c.config.Nodes.withDefaults().FenceReadyCondition)
+	condition := found.condition(c.config.Nodes.FenceReadyCondition)
 	wrong := condition.Reason != reasonDevicesRead
 	conditions := slices.Clone(n.Status.Conditions)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })

@@ -270,7 +270,7 @@ func TestPortThatCannotBeOpened(t *testing.T) {
 		w.cutOff("n1", true)
 		wait(w.ctx, 5*time.Minute)
 		w.untouched("n1")
-		assert.Equal(t, string(policy.ReasonNotConfigured), w.fence("n1").Status.Hold.Reason)
+		assert.Equal(t, policy.ReasonNotConfigured, w.fence("n1").Status.Hold.Reason)
 		taken.Store(false)
 		w.eventually(5*time.Minute, "it is fenced", func() bool { return !w.rack.On("n1") })
 	})

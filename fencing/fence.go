@@ -202,7 +202,7 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
 		wrong := statemachine.Answer{
 			Verdict: statemachine.Hold,
-			Reason:  string(policy.ReasonNotConfigured),
+			Reason:  policy.ReasonNotConfigured,
 			Message: err.Error(),
 		}
 		in.Policy = statemachine.Policy{Admit: wrong, Continue: wrong}
@@ -245,7 +245,7 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	if d.Verdict == policy.Allow {
 		return step
 	}
-	answer := statemachine.Answer{Reason: string(d.Reason), Message: d.Message, After: d.After}
+	answer := statemachine.Answer{Reason: d.Reason, Message: d.Message, After: d.After}
 	switch d.Verdict {
 	case policy.Wait:
 		answer.Verdict = statemachine.Postpone
@@ -283,7 +283,7 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
 		Switched:     touched(f.record) && fenceState(f.record) != policy.FenceBooting,
 		WithoutPower: len(in.Plan.Levels) == 0,
-		Restarted:    f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == string(policy.ReasonRepeats),
+		Restarted:    f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == policy.ReasonRepeats,
 	}
 	for _, level := range in.Plan.Levels {
 		target.Devices += len(level)
@@ -315,7 +315,7 @@ func (r *run) storageReachable(ctx context.Context) policy.Status {
 
 func (f *fence) reportDecision(d policy.Decision) {
 	if hook := f.config.Hooks.OnDecision; hook != nil {
-		hook(f.node, newDecision(d))
+		hook(f.node, d)
 	}
 }
 

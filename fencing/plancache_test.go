@@ -98,7 +98,7 @@ func TestOneBadConfigurationConcernsOneNode(t *testing.T) {
 				wait(w.ctx, 10*time.Minute)
 				hold := w.fence("n1").Status.Hold
 				require.NotNil(t, hold)
-				assert.Equal(t, string(policy.ReasonNotConfigured), hold.Reason)
+				assert.Equal(t, policy.ReasonNotConfigured, hold.Reason)
 				assert.Contains(t, hold.Message, c.says)
 				wait(w.ctx, 35*time.Minute)
 				assert.GreaterOrEqual(t, r.count("Warning NotConfigured"), 2, "and again")

@@ -9,9 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // errProofOld means that the devices must be read again.
@@ -97,26 +95,9 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 
 // budget returns how many pods may go now, over all fences.
 func (f *fence) budget(pods int) int {
-	limits := policy.Limits(f.config.Limits)
 	f.pods.Lock()
 	defer f.pods.Unlock()
 	var granted int
-	f.spent, granted = f.spent.Take(time.Now(), pods, limits)
+	f.spent, granted = f.spent.Take(time.Now(), pods, f.config.Limits)
 	return granted
-}
-
-// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
-// volume is selected if any field matches it. At least one field is required.
-type Storage struct {
-	// Drivers are names of CSI drivers. They select persistent volumes and volumes inline in a pod.
-	Drivers []string
-	// Classes are names of StorageClasses, as in persistent volumes.
-	Classes []string
-	// Volumes select persistent volumes by their labels. No selector may be empty.
-	Volumes []labels.Selector
-}
-
-func (s Storage) internal() *cluster.Storage {
-	converted := cluster.Storage(s)
-	return &converted
 }

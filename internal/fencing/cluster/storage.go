@@ -13,8 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Storage selects the volumes of the storage that the node was cut off from. A volume is selected
-// if any field matches it.
+// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
+// volume is selected if any field matches it. At least one field is required.
 type Storage struct {
 	// Drivers are names of CSI drivers. They select persistent volumes and volumes inline in a pod.
 	Drivers []string

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Condition is a condition of a node with the status that matters.
+// Condition is a condition of a Node with a status.
 type Condition struct {
 	Type   corev1.NodeConditionType
 	Status corev1.ConditionStatus
@@ -19,14 +19,31 @@ type Condition struct {
 
 func (c Condition) String() string { return fmt.Sprintf("%s=%s", c.Type, c.Status) }
 
-// Config selects nodes and conditions. All fields have defaults. fencing.NodeSelector documents
-// them.
+// Config selects the nodes that may be fenced, and the conditions that start a fence. All fields
+// have defaults.
 type Config struct {
-	Selector            labels.Selector
-	ExcludeLabel        string
-	AutoscalerTaints    []string
-	Triggers            []Condition
-	StorageLost         Condition
+	// Selector matches the labels of nodes that may be fenced. Default: all nodes.
+	Selector labels.Selector
+
+	// ExcludeLabel excludes the nodes that have this label with a value other than "false".
+	// Default: fencing.bellwether.dev/exclude.
+	ExcludeLabel string
+
+	// AutoscalerTaints are the keys of taints that mark a node for removal. Such a node is not
+	// fenced. Default: ToBeDeletedByClusterAutoscaler and karpenter.sh/disrupted.
+	AutoscalerTaints []string
+
+	// Triggers are the conditions that start a fence, besides Ready, which always starts one when
+	// it is not True. Default: none.
+	Triggers []Condition
+
+	// StorageLost is the condition by which a node reports that it cannot reach its storage. It
+	// must not be one of Triggers. Default: none.
+	StorageLost Condition
+
+	// FenceReadyCondition is the type of the condition that the controller sets on a Ready node
+	// after it has checked the node's devices. A new leader assumes that a node with this condition
+	// has been Ready before. Default: FenceReady.
 	FenceReadyCondition corev1.NodeConditionType
 }
 

@@ -62,9 +62,9 @@ func lost(nodes []policy.NodeFacts, u int) policy.Input {
 }
 
 // blocking are the gates that do not let pass.
-func blocking(d policy.Decision) []policy.Gate {
-	var gates []policy.Gate
-	for _, r := range d.All {
+func blocking(d policy.Decision) []string {
+	var gates []string
+	for _, r := range d.Gates {
 		if r.Verdict != policy.Allow {
 			gates = append(gates, r.Gate)
 		}

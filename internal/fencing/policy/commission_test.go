@@ -20,7 +20,7 @@ func commission(in *policy.Input) {
 func TestCommission(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(in *policy.Input)
-		reason policy.Reason
+		reason string
 	}{
 		"works": {func(*policy.Input) {}, policy.ReasonAllowed},
 		"is not Ready": {

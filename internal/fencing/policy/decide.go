@@ -35,12 +35,12 @@ func decide(in Input, gates []gate) Decision {
 		Verdict: Allow,
 		Reason:  ReasonAllowed,
 		Message: "nothing stands in the way",
-		All:     make([]GateResult, len(gates)),
+		Gates:   make([]GateResult, len(gates)),
 	}
 	for i, g := range gates {
 		r := g.ask(c)
-		r.Gate = g.gate
-		d.All[i] = r
+		r.Gate = g.name
+		d.Gates[i] = r
 		if d.Verdict == Allow && r.Verdict != Allow {
 			d.Verdict, d.Reason, d.Message, d.After = r.Verdict, r.Reason, r.Message, r.After
 		}

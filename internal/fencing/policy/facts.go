@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Status is the status of a condition. Every value except True and False is unknown.
 type Status string
@@ -34,23 +31,6 @@ const (
 	// FenceGivenUp is a fence that failed.
 	FenceGivenUp
 )
-
-// String returns the name of the constant, without "Fence".
-func (f Fence) String() string {
-	switch f {
-	case FenceNone:
-		return "None"
-	case FenceQueued:
-		return "Queued"
-	case FenceActive:
-		return "Active"
-	case FenceBooting:
-		return "Booting"
-	case FenceGivenUp:
-		return "GivenUp"
-	}
-	return fmt.Sprintf("Fence(%d)", int(f))
-}
 
 func (f Fence) slot() bool {
 	return f != FenceNone && f != FenceQueued && f != FenceBooting && f != FenceGivenUp

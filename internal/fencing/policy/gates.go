@@ -7,7 +7,7 @@ import (
 )
 
 type gate struct {
-	gate Gate
+	name string
 	ask  func(*consideration) GateResult
 }
 
@@ -35,15 +35,15 @@ func pass(format string, args ...any) GateResult {
 	return GateResult{Verdict: Allow, Message: fmt.Sprintf(format, args...)}
 }
 
-func deny(reason Reason, format string, args ...any) GateResult {
+func deny(reason string, format string, args ...any) GateResult {
 	return GateResult{Verdict: Deny, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func hold(reason Reason, format string, args ...any) GateResult {
+func hold(reason string, format string, args ...any) GateResult {
 	return GateResult{Verdict: Hold, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func wait(reason Reason, after time.Duration, format string, args ...any) GateResult {
+func wait(reason string, after time.Duration, format string, args ...any) GateResult {
 	return GateResult{Verdict: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -51,7 +51,7 @@ func wait(reason Reason, after time.Duration, format string, args ...any) GateRe
 func begun() GateResult { return pass("this fence has already switched a device") }
 
 // noNode is the answer of gates without a node; the first one denies.
-func noNode(reason Reason) GateResult { return hold(reason, "there is no such node") }
+func noNode(reason string) GateResult { return hold(reason, "there is no such node") }
 
 // span formats d for an admin. It is cut, never rounded up, so that it does not seem to have
 // reached a limit.

@@ -24,14 +24,14 @@ type cluster struct {
 	since          map[string]time.Time
 	starts         []policy.Start
 	fenced         map[string]int
-	reasons        map[policy.Reason]int
+	reasons        map[string]int
 	most           int // fences with devices switched, at a time
 }
 
 func newCluster(t *testing.T, limits policy.Limits) *cluster {
 	c := &cluster{
 		t: t, at: now, nodes: workers(100), limits: limits, switched: 90 * time.Second, boot: 4 * time.Minute,
-		since: map[string]time.Time{}, fenced: map[string]int{}, reasons: map[policy.Reason]int{},
+		since: map[string]time.Time{}, fenced: map[string]int{}, reasons: map[string]int{},
 	}
 	c.run(time.Minute) // it is observed, and all is well
 	require.Empty(t, c.reasons)

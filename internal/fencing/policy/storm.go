@@ -97,7 +97,7 @@ func askZoneStorm(c *consideration) GateResult {
 	return c.askScope(inZone(c.node.Zone), c.census.zones[c.node.Zone], ReasonZoneStorm)
 }
 
-func (c *consideration) askScope(s scope, t tally, reason Reason) GateResult {
+func (c *consideration) askScope(s scope, t tally, reason string) GateResult {
 	limit := max(2, (int64(c.Limits.StormPercent)*t.members+99)/100) // for the message
 	if c.storms[s] {
 		return hold(reason, "in %v %d of %d nodes are unhealthy; from %d on (%d %%) it is not they who have failed",

@@ -15,7 +15,7 @@ func TestStormTable(t *testing.T) {
 	for _, c := range []struct {
 		members, unhealthy int
 		verdict            policy.Verdict
-		reason             policy.Reason
+		reason             string
 	}{
 		{1, 1, policy.Hold, policy.ReasonOwnPartition},
 		{2, 1, policy.Allow, policy.ReasonAllowed},
@@ -96,7 +96,7 @@ func TestControlPlaneTable(t *testing.T) {
 			d := policy.Decide(lost(nodes, c.nodes-c.healthy))
 			assert.Equal(t, c.verdict, d.Verdict, d.Message)
 			if c.verdict == policy.Hold {
-				assert.Equal(t, []policy.Gate{policy.GateControlPlane}, blocking(d))
+				assert.Equal(t, []string{policy.GateControlPlane}, blocking(d))
 				assert.Equal(t, policy.ReasonQuorum, d.Reason)
 			}
 		})
@@ -107,18 +107,15 @@ func TestControlPlaneTable(t *testing.T) {
 func TestZeroInputIsNotAllowed(t *testing.T) {
 	d := policy.Decide(policy.Input{})
 	assert.Equal(t, policy.Deny, d.Verdict)
-	require.Len(t, d.All, 17)
-	for i, r := range d.All {
-		assert.Equal(t, policy.Gate(i+1), r.Gate)
+	require.Len(t, d.Gates, 17)
+	for _, r := range d.Gates {
 		assert.NotEmpty(t, r.Message, r.Gate)
 	}
-	for _, g := range []policy.Gate{
+	assert.Subset(t, blocking(d), []string{
 		policy.GateIdentity, policy.GateMachine, policy.GateSelection, policy.GateOwnHost, policy.GateDuration,
 		policy.GateReadiness, policy.GateOwnPartition,
-	} {
-		assert.NotEqual(t, policy.Allow, d.All[g-1].Verdict, g)
-	}
-	assert.Equal(t, policy.Hold, policy.Decision{}.Verdict)
+	})
+	assert.NotEqual(t, policy.Allow, policy.Decision{}.Verdict)
 
 	// Nor is a node that is only known to exist.
 	d = policy.Decide(policy.Input{
@@ -133,7 +130,7 @@ func TestAllIsInPlainWords(t *testing.T) {
 	require.Equal(t, policy.Allow, d.Verdict, d.Message)
 	assert.Equal(t, "nothing stands in the way", d.Message)
 	var messages []string
-	for _, r := range d.All {
+	for _, r := range d.Gates {
 		messages = append(messages, fmt.Sprintf("%v: %s", r.Gate, r.Message))
 		assert.Empty(t, r.Reason)
 		assert.Zero(t, r.After)
