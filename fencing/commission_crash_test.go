@@ -101,7 +101,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestDeadBMCThenPDUsWithDefaultTimes",
 	},
 	{
-		Name: "what cannot be asked is wrong", File: "plancache.go", Old: "case nodeconfig.Unknown(err) && last >= 0",
+		Name: "what cannot be asked is wrong", File: "plancache.go", Old: "case errors.Is(err, nodeconfig.ErrUnread) && last >= 0",
 		New: "case false && last >= 0", Caught: "TestConfigurationThatWasGoodStaysSo",
 	},
 	{

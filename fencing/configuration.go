@@ -52,9 +52,8 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 		if err != nil {
 			flaws[node] = err
 		}
-		problems := nodeconfig.Problems(err)
-		nothing := len(problems) > 0 && problems[0].Kind == nodeconfig.NotConfigured
-		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn || !nothing
+		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn ||
+			!errors.Is(err, nodeconfig.ErrNotConfigured)
 	}
 	p.state.configured.Store(&configured)
 	used.secrets = p.secrets.used.Load()

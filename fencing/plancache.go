@@ -101,7 +101,7 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 		} else {
 			p.recent[node] = append(recent[max(0, last+2-kept):], plan)
 		}
-	case nodeconfig.Unknown(err) && last >= 0 && p.good[node] == of:
+	case errors.Is(err, nodeconfig.ErrUnread) && last >= 0 && p.good[node] == of:
 		return recent[last], nil
 	}
 	return plan, err

@@ -41,12 +41,8 @@ func (s *subject) identify(
 	device *Device,
 ) bool {
 	if plug := texts[agent.current["plug"]]; agent.isList(plug, texts["plug_separator"]) {
-		s.problem(
-			PlugList,
-			values[agent.current["plug"]].at,
-			"plug must be one: devices were seen to switch the first of a list only",
-			plug,
-		)
+		s.problem(values[agent.current["plug"]].at,
+			"plug must be one: devices were seen to switch the first of a list only", plug)
 	}
 	if !s.checkPortAsIP(agent, values, texts) {
 		return false
@@ -60,18 +56,13 @@ func (s *subject) identify(
 	}
 	at := agent.locate(texts)
 	if !at.known() {
-		s.problem(NoAddress, d.at, "method must say which device is meant: the agent's defaults are never used for "+
+		s.problem(d.at, "method must say which device is meant: the agent's defaults are never used for "+
 			"that", "")
 		return false
 	}
 	if general := agent.locate(written); s.general && !general.differs() {
-		s.problem(
-			SharedPlug,
-			d.at,
-			"address or plug must have a placeholder such as "+nodeNamePlaceholder+
-				" in a configuration of several nodes",
-			strings.TrimSpace(at.address+" "+at.plug),
-		)
+		s.problem(d.at, "address or plug must have a placeholder such as "+nodeNamePlaceholder+
+			" in a configuration of several nodes", strings.TrimSpace(at.address+" "+at.plug))
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
 	device.claimed = agent.locate(written).claimed()
@@ -100,15 +91,11 @@ func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, te
 	switch {
 	case portAsIP == "":
 	case isGiven && !truth(texts[portAsIP]):
-		s.problem(BadParameter, given.at, portAsIP+" must be 1 or be left out: agents take 0 for 1", texts[portAsIP])
+		s.problem(given.at, portAsIP+" must be 1 or be left out: agents take 0 for 1", texts[portAsIP])
 		return false
 	case hasPlug && !isGiven:
-		s.problem(
-			BadParameter,
-			values[plug].at,
-			plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it",
-			texts[plug],
-		)
+		s.problem(values[plug].at,
+			plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it", texts[plug])
 		return false
 	}
 	return true

@@ -15,7 +15,7 @@
 //     and no part of it is used (TestInvalidConfigurationIsNotReplacedByAMoreGeneralOne). All
 //     errors are returned at once, with object, key and line (TestEveryRule).
 //   - An agent that does not answer and a Secret that cannot be read are errors of the nodes that
-//     need them ([NotKnown], TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt).
+//     need them ([ErrUnread], TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt).
 //   - A level of power management that is not empty switches something off, and no plug twice, so
 //     that two feeds do not count as cut when one was cut twice. Every off comes before every on
 //     (TestEveryRule, TestPlansCanBeCarriedOut).

@@ -87,7 +87,6 @@ func TestProposalsConfigurationForClouds(t *testing.T) {
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1", ProviderID: "aws:///eu-central-1a/i-0abc"})
 	assert.Equal(t, []string{"mark-unschedulable"}, names(p.Recovery), "what is written is done")
 	require.Len(t, p.Warnings, 1)
-	assert.Equal(t, nodeconfig.StaysUnschedulable, p.Warnings[0].Kind)
 	assert.Equal(t, `fence-config-w1/config.properties:4: node stays unschedulable after it has recovered; did you `+
 		`mean mark-schedulable? (got "mark-unschedulable")`,
 		p.Warnings[0].Error())

@@ -21,11 +21,11 @@ type definition struct {
 // define reads a method from the object.
 func (s *subject) define(name string, at place, entries []Entry) {
 	if other, defined := s.methods[name]; defined {
-		s.problem(DuplicateKey, at, "method must be defined once, and is "+other.at.key+" already", at.key)
+		s.problem(at, "method must be defined once, and is "+other.at.key+" already", at.key)
 		return
 	}
 	if isBuiltIn(name) {
-		s.problem(DuplicateKey, at, "method must not have the name of a built-in one", name)
+		s.problem(at, "method must not have the name of a built-in one", name)
 		return
 	}
 	d := &definition{at: at, mustSucceed: true}
@@ -33,7 +33,7 @@ func (s *subject) define(name string, at place, entries []Entry) {
 	if e, given := byKey(entries)["action"]; given {
 		d.actions = s.actions(at.of(e), e)
 	} else {
-		s.problem(MissingKey, at, "key action is required", "")
+		s.problem(at, "key action is required", "")
 	}
 	s.findDevice(d, entries)
 }
@@ -46,12 +46,8 @@ func (s *subject) restart(at place) *definition {
 	d := &definition{at: at, actions: []Action{Off, On}, mustSucceed: true}
 	s.methods[RestartInstance] = d
 	if _, exists := s.ConfigMaps[cloudTemplate]; !exists {
-		s.problem(
-			NotConfigured,
-			at,
-			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud",
-			RestartInstance,
-		)
+		s.problemBecause(ErrNotConfigured, at,
+			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance)
 		return d
 	}
 	s.findDevice(d, []Entry{
@@ -84,14 +80,14 @@ func (s *subject) actions(at place, e Entry) []Action {
 	case "reboot", "cycle":
 		return []Action{Off, On}
 	}
-	s.problem(BadAction, at, "action must be on, off, or reboot, which is off and on", e.Value)
+	s.problem(at, "action must be on, off, or reboot, which is off and on", e.Value)
 	return nil
 }
 
 // noPlaceholder returns false if the value has one.
 func (s *subject) noPlaceholder(at place, value string) bool {
 	if strings.Contains(value, "{{") {
-		s.problem(UnknownPlaceholder, at, "placeholders are replaced in the values of parameters only", value)
+		s.problem(at, "placeholders are replaced in the values of parameters only", value)
 		return false
 	}
 	return true
@@ -106,12 +102,8 @@ func (s *subject) findDevice(d *definition, entries []Entry) {
 	for _, a := range d.actions {
 		if len(agent.Actions) > 0 &&
 			(!slices.Contains(agent.Actions, string(a)) || !slices.Contains(agent.Actions, "status")) {
-			s.problem(
-				BadAction,
-				d.at,
-				fmt.Sprintf("agent %s must know %s and status", agent.Name, a),
-				strings.Join(agent.Actions, ", "),
-			)
+			s.problem(d.at, fmt.Sprintf("agent %s must know %s and status", agent.Name, a),
+				strings.Join(agent.Actions, ", "))
 		}
 	}
 	values := map[string]setting{}
@@ -136,12 +128,12 @@ func (s *subject) source(d *definition, own map[string]Entry) (*template, *known
 	agentEntry, byAgent := own["agent"]
 	switch {
 	case byTemplate && byAgent:
-		s.problem(DuplicateKey, d.at.of(agentEntry), "method must have template or agent, not both", agentEntry.Value)
+		s.problem(d.at.of(agentEntry), "method must have template or agent, not both", agentEntry.Value)
 		return nil, nil
 	case byAgent:
 		return nil, s.installed(d.at.of(agentEntry), agentEntry.Value)
 	case !byTemplate:
-		s.problem(MissingKey, d.at, "key template is required", "")
+		s.problem(d.at, "key template is required", "")
 		return nil, nil
 	}
 	t := s.template(d.at.of(templateEntry), templateEntry.Value)
@@ -150,7 +142,7 @@ func (s *subject) source(d *definition, own map[string]Entry) (*template, *known
 	}
 	e, given := byKey(t.entries)["agent_name"]
 	if !given {
-		s.problem(NoAgent, t.at, "key agent_name is required", "")
+		s.problem(t.at, "key agent_name is required", "")
 		return nil, nil
 	}
 	return t, s.installed(t.at.of(e), e.Value)
@@ -164,9 +156,9 @@ func (s *subject) installed(at place, name string) *knownAgent {
 	agent, err := s.agent(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.problem(UnknownAgent, at, "agent is not installed", name)
+		s.problem(at, "agent is not installed", name)
 	case err != nil:
-		s.problem(NotKnown, at, "agent must say what parameters it has: "+oneLine(err), name)
+		s.problemBecause(ErrUnread, at, "agent must say what parameters it has: "+oneLine(err), name)
 	}
 	return agent
 }

@@ -123,12 +123,14 @@ var mutations = []mutation.Mutation{
 		Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
 	},
 	{
-		Name: "a spelling disables all of its type", File: "resolve.go", Old: "s.warning(TypeCollision,",
-		New: "s.problem(TypeCollision,", Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
+		Name: "a spelling disables all of its type", File: "resolve.go",
+		Old: "s.warning(place{object: s.object}, \"object must",
+		New:    "s.problem(place{object: s.object}, \"object must",
+		Caught: "TestNodeThatClaimsAnothersPlugHarmsItselfOnly",
 	},
 	{
-		Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.Kind == NotKnown })",
-		New: "return p.Kind == \"none\" })", Caught: "TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt",
+		Name: "what cannot be found out is wrong", File: "problem.go", Old: "return p.cause }", New: "return nil }",
+		Caught: "TestUnreadableAgentOrSecretFailsOnlyTheNodesThatNeedIt",
 	},
 }
 

@@ -35,8 +35,8 @@ const (
 )
 
 // expand replaces placeholders once: inserted text is not searched for placeholders. Otherwise it
-// returns the kind and text of the broken rule.
-func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
+// returns the broken rule.
+func (n Node) expand(value string) (expanded, rule string) {
 	facts := map[string]string{
 		nodeNamePlaceholder:   n.Name,
 		providerIDPlaceholder: n.ProviderID,
@@ -54,23 +54,23 @@ func (n Node) expand(value string) (expanded string, broken Kind, rule string) {
 		fact, known := facts[placeholder]
 		switch flaw := badText(fact); {
 		case !closed || !known:
-			return "", UnknownPlaceholder, fmt.Sprintf(
+			return "", fmt.Sprintf(
 				"placeholder must be %s, %s or %s",
 				nodeNamePlaceholder,
 				providerIDPlaceholder,
 				instanceIDPlaceholder,
 			)
 		case fact == "":
-			return "", NoNodeFact, fmt.Sprintf("node %s has nothing for %s", n.Name, placeholder)
+			return "", fmt.Sprintf("node %s has nothing for %s", n.Name, placeholder)
 		case flaw != "":
-			return "", BadText, fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, placeholder,
+			return "", fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, placeholder,
 				flaw)
 		}
 		text.WriteString(fact)
 		value = after
 	}
 	if text.Len() > maxLine {
-		return "", LineTooLong, fmt.Sprintf("value must have at most %d bytes for node %s", maxLine, n.Name)
+		return "", fmt.Sprintf("value must have at most %d bytes for node %s", maxLine, n.Name)
 	}
-	return text.String(), "", ""
+	return text.String(), ""
 }

@@ -39,7 +39,7 @@ func (s *subject) find() {
 	case ownExists:
 		s.object = own
 		if legacyExists {
-			s.problem(TwoNodeObjects, place{object: own}, "node must have one object of its own", legacy)
+			s.problem(place{object: own}, "node must have one object of its own", legacy)
 		}
 	case legacyExists:
 		s.object = legacy
@@ -81,17 +81,12 @@ func (s *subject) readObject() {
 			s.take(text.found)
 			s.define(methodName(name), at, text.entries)
 		default:
-			s.problem(
-				UnknownKey,
-				at,
-				nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key,
-					[]string{settingsKey, methodPrefix}),
-				key,
-			)
+			s.problem(at, nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key,
+				[]string{settingsKey, methodPrefix}), key)
 		}
 	}
 	if _, exists := data[settingsKey]; !exists {
-		s.problem(MissingKey, place{object: s.object}, "data key "+settingsKey+" is required", "")
+		s.problem(place{object: s.object}, "data key "+settingsKey+" is required", "")
 		return
 	}
 	settings := s.text(s.object, settingsKey)

@@ -41,10 +41,10 @@ func (s *subject) readTraits(at place, entries []Entry, agent *knownAgent, t *tr
 		t.offIsProof = s.choice(at.of(e), e, "yes", "no") == "yes"
 	}
 	if e, has := given[deviceKey]; has {
-		text, broken, rule := s.node.expand(e.Value)
+		text, rule := s.node.expand(e.Value)
 		switch t.device = text; {
-		case broken != "":
-			s.problem(broken, at.of(e), rule, e.Value)
+		case rule != "":
+			s.problem(at.of(e), rule, e.Value)
 		case strings.TrimSpace(text) == "":
 			s.badValue(at.of(e), e, "must be a name")
 		}
@@ -60,12 +60,9 @@ func (s *subject) readTraits(at place, entries []Entry, agent *knownAgent, t *tr
 	}
 	t.settle = s.duration(at.of(e), e, 0)
 	if least := agent.minSettle(); t.settle < least {
-		s.problem(
-			SettleTooShort,
-			at.of(e),
+		s.problem(at.of(e),
 			fmt.Sprintf("settle must be at least %v for %s, until a command has landed for certain", least, agent.Name),
-			e.Value,
-		)
+			e.Value)
 	}
 }
 
@@ -95,14 +92,14 @@ func (s *subject) readParameters(
 		}
 		switch {
 		case refused:
-			s.problem(BadParameter, at, "parameter must not be set: "+why, e.Name)
+			s.problem(at, "parameter must not be set: "+why, e.Name)
 			continue
 		case !known:
-			s.problem(UnknownParameter, at, nearest("agent "+agent.Name+" has no such parameter", base, agent.names()),
+			s.problem(at, nearest("agent "+agent.Name+" has no such parameter", base, agent.names()),
 				e.Name)
 			continue
 		case agent.ambiguous[base]:
-			s.problem(UnknownParameter, at, "agent "+agent.Name+" has several parameters of that name", e.Name)
+			s.problem(at, "agent "+agent.Name+" has several parameters of that name", e.Name)
 			continue
 		}
 		v := setting{at: at, value: e.Value}
@@ -110,20 +107,12 @@ func (s *subject) readParameters(
 		case isSecret:
 			v.secret = s.secretRef(at, name, e, agent)
 		case e.Value == "" && !e.Quoted:
-			s.problem(BadParameter, at, `parameter must have a value, or "" if an empty one is meant`, e.Name)
+			s.problem(at, `parameter must have a value, or "" if an empty one is meant`, e.Name)
 			continue
 		}
 		if first, duplicate := here[name]; duplicate {
-			kind := DuplicateKey
-			if isSecret || first.secret != nil {
-				kind = BadSecret
-			}
-			s.problem(
-				kind,
-				at,
-				fmt.Sprintf("parameter %s must be given once, and is in line %d already", name, first.at.line),
-				e.Name,
-			)
+			s.problem(at,
+				fmt.Sprintf("parameter %s must be given once, and is in line %d already", name, first.at.line), e.Name)
 			continue
 		}
 		here[name] = v
@@ -141,43 +130,39 @@ func (s *subject) secretRef(at place, parameter string, e Entry, agent *knownAge
 	inIt, err := s.hasSecret(*ref)
 	switch {
 	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
-		s.problem(BadSecret, at, "secret must be NAME/KEY", e.Value)
+		s.problem(at, "secret must be NAME/KEY", e.Value)
 	case parameter == methodParameter || agent.identifies(parameter) || checked(agent.parameters[parameter]):
-		s.problem(
-			BadSecret,
-			at,
-			"parameter "+parameter+" must not be in a Secret: what is switched must be visible and checked",
-			e.Value,
-		)
+		s.problem(at, "parameter "+parameter+" must not be in a Secret: what is switched must be visible and checked",
+			e.Value)
 	case errors.Is(err, fs.ErrNotExist):
-		s.problem(BadSecret, at, "secret must exist in the namespace", e.Value)
+		s.problem(at, "secret must exist in the namespace", e.Value)
 	case err != nil:
-		s.problem(NotKnown, at, "secret must be readable: "+oneLine(err), e.Value)
+		s.problemBecause(ErrUnread, at, "secret must be readable: "+oneLine(err), e.Value)
 	case !inIt:
-		s.problem(BadSecret, at, "secret must have the key", e.Value)
+		s.problem(at, "secret must have the key", e.Value)
 	}
 	return ref
 }
 
 // expand replaces the placeholders in a plain value and checks it. It returns false after an error.
 func (s *subject) expand(name string, v setting, agent *knownAgent) (string, bool) {
-	text, broken, rule := s.node.expand(v.value)
-	if broken != "" {
-		s.problem(broken, v.at, rule, printable(name, v.value))
+	text, rule := s.node.expand(v.value)
+	if rule != "" {
+		s.problem(v.at, rule, printable(name, v.value))
 		return "", false
 	}
 	if flaw := flaw(agent.parameters[name], text); flaw != "" {
-		s.problem(BadParameter, v.at, name+" "+flaw, printable(name, text))
+		s.problem(v.at, name+" "+flaw, printable(name, text))
 	}
 	if name == methodParameter && strings.EqualFold(text, "cycle") {
-		s.problem(AgentCycle, v.at, "method must not be cycle: devices were seen to ignore it and report success", text)
+		s.problem(v.at, "method must not be cycle: devices were seen to ignore it and report success", text)
 	}
 	switch {
 	case !password(name):
 	case s.StrictSecrets:
-		s.problem(PlainPassword, v.at, "password must be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
+		s.problem(v.at, "password must be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
 	default:
-		s.warning(PlainPassword, v.at, "password should be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
+		s.warning(v.at, "password should be in a Secret: "+name+secretSuffix+"=NAME/KEY", "")
 	}
 	return text, true
 }
@@ -195,7 +180,7 @@ func (s *subject) checkRequired(d *definition, agent *knownAgent, values map[str
 		case p.Default != "" && !isPlug:
 		case isPlug && agent.current["port_as_ip"] != "": // another form of the address
 		default:
-			s.problem(MissingParameter, d.at, "parameter "+name+" is required by "+agent.Name, "")
+			s.problem(d.at, "parameter "+name+" is required by "+agent.Name, "")
 			hasPlug = hasPlug && !isPlug
 		}
 	}

@@ -40,7 +40,7 @@ type Plan struct {
 	KdumpTimeout time.Duration
 
 	// Warnings do not prevent the fence.
-	Warnings []*Problem
+	Warnings []error
 	// Hash covers which plugs are switched off, in which order, and how. A fence that has begun
 	// with one hash must not continue with another. Waits, bounds and methods of the cluster do not
 	// count, so that they may change meanwhile. A password counts by its place in a Secret, not by

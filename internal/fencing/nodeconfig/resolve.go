@@ -65,8 +65,9 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 }
 
 // Plan returns the configuration of a node. If there is an error, the node must not be fenced,
-// neither by another matching configuration nor by a part of this one. Each part of the error is a
-// [*Problem]. For a node that was not resolved, the error is [ErrUnknownNode].
+// neither by another matching configuration nor by a part of this one. The error joins all problems,
+// and may match [ErrUnread] and [ErrNotConfigured]. For a node that was not resolved, it matches
+// [ErrUnknownNode].
 func (r *Resolution) Plan(node string) (Plan, error) {
 	s := r.subjects[node]
 	if s == nil {
@@ -90,12 +91,12 @@ func (r *Resolution) Object(node string) string {
 	return ""
 }
 
-// Validate returns the errors of all nodes, each once. Every part is a [*Problem]. Objects without
-// a node and unused templates are not checked.
+// Validate returns the errors of all nodes, each once. Objects without a node and unused templates
+// are not checked.
 func (r *Resolution) Validate() error { return r.all.err() }
 
 // Warnings returns the warnings of all nodes, each once, and about objects that no node uses.
-func (r *Resolution) Warnings() []*Problem { return slices.Clone(r.all.warnings) }
+func (r *Resolution) Warnings() []error { return slices.Clone(r.all.warnings) }
 
 // resolver keeps what was read for one node and may be needed for another.
 type resolver struct {
@@ -201,7 +202,7 @@ func checkTypes(subjects []*subject) {
 	}
 	for _, s := range subjects {
 		if values := types[s.object]; s.general && len(values) > 1 {
-			s.warning(TypeCollision, place{object: s.object}, "object must be for one value of the label type",
+			s.warning(place{object: s.object}, "object must be for one value of the label type",
 				strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 		}
 	}
@@ -237,7 +238,7 @@ func checkPlugs(subjects []*subject) {
 		for _, name := range slices.Sorted(maps.Keys(s.methods)) {
 			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" &&
 				owners[d.device.identity] != s.node.Name {
-				s.problem(SharedPlug, d.at, rules[d.device.identity], d.device.Key)
+				s.problem(d.at, rules[d.device.identity], d.device.Key)
 			}
 		}
 	}
@@ -290,7 +291,7 @@ func unused(objects map[string]map[string]string, subjects []*subject) review {
 	var found review
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		if strings.HasPrefix(name, objectPrefix) && !used[name] {
-			found.warning(UnusedObject, place{object: name}, "object is the configuration of no node", "")
+			found.warning(place{object: name}, "object is the configuration of no node", "")
 		}
 	}
 	return found

@@ -43,7 +43,7 @@ func (s *subject) readSettings(at place, entries []Entry) {
 		at.line = e.Line
 		key := strings.Replace(e.Key, "power_managment", "power_management", 1)
 		if first, duplicate := given[key]; duplicate {
-			s.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first.line),
+			s.problem(at, fmt.Sprintf("key must be given once, and is in line %d already", first.line),
 				e.Name)
 			continue
 		}
@@ -60,7 +60,7 @@ func (s *subject) readSettings(at place, entries []Entry) {
 	at.line = 0
 	for _, key := range requiredSettings {
 		if _, found := given[key]; !found {
-			s.problem(MissingKey, at, "key "+key+" is required", "")
+			s.problem(at, "key "+key+" is required", "")
 		}
 	}
 	s.readSteps(steps)
@@ -88,11 +88,11 @@ func (s *subject) readSetting(at place, key string, e Entry) {
 		s.plan.Kdump = s.choice(at, e, "yes", "no") == "yes"
 	default:
 		if strings.HasPrefix(key, isolation+".") {
-			s.problem(UnknownKey, at, "isolation has one level: all that is in it has to succeed, "+
+			s.problem(at, "isolation has one level: all that is in it has to succeed, "+
 				"but for must_success=no, and what comes after it is power_management", e.Name)
 			return
 		}
-		s.problem(UnknownKey, at, nearest("key is not known here", key, knownSettings), e.Name)
+		s.problem(at, nearest("key is not known here", key, knownSettings), e.Name)
 	}
 }
 
@@ -104,10 +104,10 @@ func (s *subject) readNodeName(at place, e Entry) {
 		if !s.general {
 			return
 		}
-		s.problem(NodeNameDiffers, at, fmt.Sprintf("node_name must be %s in an object of a type", seedPlaceholder),
+		s.problem(at, fmt.Sprintf("node_name must be %s in an object of a type", seedPlaceholder),
 			e.Value)
 	default:
-		s.problem(NodeNameDiffers, at, fmt.Sprintf("node_name must be %s or %s", s.node.Name, seedPlaceholder), e.Value)
+		s.problem(at, fmt.Sprintf("node_name must be %s or %s", s.node.Name, seedPlaceholder), e.Value)
 	}
 }
 
@@ -140,5 +140,5 @@ func (s *subject) badValue(at place, e Entry, rule string) {
 	if value == "" {
 		value = "nothing"
 	}
-	s.problem(BadValue, at, e.Key+" "+rule, value)
+	s.problem(at, e.Key+" "+rule, value)
 }

@@ -62,15 +62,11 @@ func (s *subject) readSteps(steps []step) {
 		case st.level == 1 && empty:
 			continue
 		case empty:
-			s.problem(LevelGap, st.at, "fallback level must have methods", "nothing")
+			s.problem(st.at, "fallback level must have methods", "nothing")
 			continue
 		case st.level != next[st.name]:
-			s.problem(
-				LevelGap,
-				st.at,
-				fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]),
-				fmt.Sprint(st.level),
-			)
+			s.problem(st.at, fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]),
+				fmt.Sprint(st.level))
 			continue
 		}
 		next[st.name]++
@@ -83,7 +79,7 @@ func (s *subject) readSteps(steps []step) {
 	s.checkIsolation(steps)
 	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
 		if d := s.methods[name]; !d.used {
-			s.warning(UnusedMethod, d.at, "method is in no step", name)
+			s.warning(d.at, "method is in no step", name)
 		}
 	}
 }
@@ -97,7 +93,7 @@ type planned struct {
 
 func (s *subject) readLevel(st step) Level {
 	if strings.Contains(st.value, ",") {
-		s.problem(Comma, st.at, "methods must be separated by blanks", st.value)
+		s.problem(st.at, "methods must be separated by blanks", st.value)
 		return nil
 	}
 	var methods []planned
@@ -105,12 +101,12 @@ func (s *subject) readLevel(st step) Level {
 	for _, written := range strings.FieldsFunc(st.value, func(r rune) bool { return r == ' ' || r == '\t' }) {
 		name := methodName(written)
 		if seen[name] {
-			s.problem(RepeatedMethod, st.at, "method must be in a step once", written)
+			s.problem(st.at, "method must be in a step once", written)
 			continue
 		}
 		seen[name] = true
 		if st.name == recovery && (name == CleanPods || name == DetachVolumes) {
-			s.warning(NoEffect, st.at, "method is for a node that fails: a recovery does without it", written)
+			s.warning(st.at, "method is for a node that fails: a recovery does without it", written)
 			continue
 		}
 		standsFor := s.plannedAs(st, name, written)
@@ -151,13 +147,13 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 	case isBuiltIn(name):
 		return []planned{{Method: Method{Name: name, MustSucceed: true}}}
 	case d == nil:
-		s.problem(UnknownMethod, st.at, nearest("method must be built in or defined as "+methodPrefix+name, name,
+		s.problem(st.at, nearest("method must be built in or defined as "+methodPrefix+name, name,
 			slices.Concat(builtInMethods, slices.Collect(maps.Keys(s.methods)))), written)
 		return nil
 	}
 	d.used = true
 	if st.name == powerManagement && !d.mustSucceed {
-		s.problem(MustSucceed, st.at, "method must succeed in power management: its template has must_success=no",
+		s.problem(st.at, "method must succeed in power management: its template has must_success=no",
 			written)
 	}
 	var methods []planned
@@ -172,21 +168,17 @@ func (s *subject) checkStep(st step, methods []planned) {
 	for i, m := range methods {
 		switch {
 		case st.name == isolation && m.Action == On:
-			s.problem(WrongStep, st.at, "isolation must not switch anything on", m.Name)
+			s.problem(st.at, "isolation must not switch anything on", m.Name)
 		case st.name == recovery && m.Action == Off:
-			s.problem(WrongStep, st.at, "recovery must not switch anything off", m.Name)
+			s.problem(st.at, "recovery must not switch anything off", m.Name)
 		case st.name == recovery && m.Name == MarkUnschedulable:
-			s.warning(
-				StaysUnschedulable,
-				st.at,
-				"node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
-				m.Name,
-			)
+			s.warning(st.at, "node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
+				m.Name)
 		case m.Name != DeleteNode:
 		case st.name != powerManagement || i < len(methods)-1:
-			s.problem(WrongStep, st.at, "method must be the last of power_management", m.Name)
+			s.problem(st.at, "method must be the last of power_management", m.Name)
 		case s.plan.PowerOn != Never:
-			s.problem(WrongStep, st.at, "method needs power_on=never: the machine of a node that was deleted stays off",
+			s.problem(st.at, "method needs power_on=never: the machine of a node that was deleted stays off",
 				m.Name)
 		}
 	}
@@ -202,7 +194,7 @@ func (s *subject) checkTwins(st step, methods []planned) {
 		}
 		plug := string(m.Action) + " " + m.Device.identity
 		if other, twice := seen[plug]; twice {
-			s.problem(SharedPlug, st.at, "methods must be for different plugs, and "+other+" is for the same", m.Name)
+			s.problem(st.at, "methods must be for different plugs, and "+other+" is for the same", m.Name)
 		}
 		seen[plug] = m.Name
 	}
@@ -216,7 +208,7 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	for _, m := range methods {
 		switch {
 		case m.Action == Off && firstOn != "":
-			s.problem(OffAfterOn, st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
+			s.problem(st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
 		case m.Action == On && firstOn == "" && !m.implied:
 			firstOn = m.Name
 		}
@@ -235,23 +227,19 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 		return
 	}
 	if !anyOff {
-		s.problem(NothingOff, st.at, "power management must switch something off, or be empty",
+		s.problem(st.at, "power management must switch something off, or be empty",
 			strings.TrimSpace(st.value))
 		return
 	}
 	for _, plug := range slices.Sorted(maps.Keys(off)) {
 		if on[plug] == "" && s.plan.PowerOn != Never {
-			s.problem(
-				OffWithoutOn,
-				st.at,
-				"what is switched off must be switched on in the same level, but for power_on=never",
-				off[plug],
-			)
+			s.problem(st.at, "what is switched off must be switched on in the same level, but for power_on=never",
+				off[plug])
 		}
 	}
 	for _, plug := range slices.Sorted(maps.Keys(on)) {
 		if off[plug] == "" {
-			s.problem(OnWithoutOff, st.at, "what is switched on must be switched off in the same level", on[plug])
+			s.problem(st.at, "what is switched on must be switched off in the same level", on[plug])
 		}
 	}
 }
@@ -276,24 +264,16 @@ func (s *subject) checkIsolation(steps []step) {
 			}
 			isolated[m.Device.identity] = true
 			if complete && !on[m.Device.Key] && s.plan.PowerOn != Never {
-				s.problem(
-					OffWithoutOn,
-					at(isolation, i+1),
-					"what isolation switches off must be switched on by recovery, but for power_on=never",
-					m.Name,
-				)
+				s.problem(at(isolation, i+1),
+					"what isolation switches off must be switched on by recovery, but for power_on=never", m.Name)
 			}
 		}
 	}
 	for i, level := range s.plan.PowerManagement {
 		for _, m := range level.Off() {
 			if m.Device != nil && isolated[m.Device.identity] {
-				s.problem(
-					SharedPlug,
-					at(powerManagement, i+1),
-					"plug must not be that of isolation: what was switched off is not switched off again",
-					m.Name,
-				)
+				s.problem(at(powerManagement, i+1),
+					"plug must not be that of isolation: what was switched off is not switched off again", m.Name)
 			}
 		}
 	}

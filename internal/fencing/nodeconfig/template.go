@@ -25,21 +25,17 @@ func (s *subject) template(at place, name string) *template {
 				known = append(known, object)
 			}
 		}
-		s.problem(
-			UnknownTemplate,
-			at,
-			nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known),
-			name,
-		)
+		s.problem(at, nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known),
+			name)
 		return nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if key != templateKey {
-			s.problem(UnknownKey, place{object: name, key: key}, "data key must be "+templateKey, key)
+			s.problem(place{object: name, key: key}, "data key must be "+templateKey, key)
 		}
 	}
 	if _, exists := data[templateKey]; !exists {
-		s.problem(MissingKey, place{object: name}, "data key "+templateKey+" is required", "")
+		s.problem(place{object: name}, "data key "+templateKey+" is required", "")
 		return nil
 	}
 	text := s.text(name, templateKey)
@@ -58,13 +54,13 @@ func (s *subject) readTemplate(
 		switch {
 		case e.Key == "must_success" || e.Key == "must_sucess":
 			if spelt {
-				s.problem(DuplicateKey, at, "key must be given once, by one of its spellings", e.Name)
+				s.problem(at, "key must be given once, by one of its spellings", e.Name)
 			}
 			spelt = true
 			d.mustSucceed = s.choice(at, e, "yes", "no") != "no"
 		case slices.Contains([]string{"action", "template", "agent", "plug"}, e.Key),
 			current != "" && current == agent.current["plug"]:
-			s.problem(UnknownKey, at, "key belongs into methods, not into templates", e.Name)
+			s.problem(at, "key belongs into methods, not into templates", e.Name)
 		default:
 			parameters = append(parameters, e)
 		}

@@ -24,8 +24,8 @@ type Entry struct {
 	Line int
 }
 
-// Parse parses a text by the grammar in the package documentation. object and key are for errors:
-// each is a [*Problem], and all are joined. Valid entries are returned even then.
+// Parse parses a text by the grammar in the package documentation. object and key are for errors,
+// which are joined. Valid entries are returned even then.
 func Parse(object, key, text string) ([]Entry, error) {
 	var found review
 	entries := found.parse(place{object: object, key: key}, text)
@@ -42,7 +42,7 @@ func (r *review) parse(at place, text string) []Entry {
 			continue
 		}
 		if first, duplicate := seen[entry.Key]; duplicate {
-			r.problem(DuplicateKey, at, fmt.Sprintf("key must be given once, and is in line %d already", first),
+			r.problem(at, fmt.Sprintf("key must be given once, and is in line %d already", first),
 				entry.Name)
 			continue
 		}
@@ -56,12 +56,12 @@ func (r *review) parse(at place, text string) []Entry {
 // password.
 func (r *review) parseLine(at place, line string) (Entry, bool) {
 	if len(line) > maxLine {
-		r.problem(LineTooLong, at, fmt.Sprintf("line must have at most %d bytes", maxLine),
+		r.problem(at, fmt.Sprintf("line must have at most %d bytes", maxLine),
 			fmt.Sprintf("%d bytes", len(line)))
 		return Entry{}, false
 	}
 	if flaw := badText(line); flaw != "" {
-		r.problem(BadText, at, "line must be plain UTF-8 text", flaw)
+		r.problem(at, "line must be plain UTF-8 text", flaw)
 		return Entry{}, false
 	}
 	line = strings.Trim(line, " \t")
@@ -70,13 +70,13 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	}
 	name, value, found := strings.Cut(line, "=")
 	if !found {
-		r.problem(NoSeparator, at, "line must be key=value, a comment or empty",
+		r.problem(at, "line must be key=value, a comment or empty",
 			fmt.Sprintf("%d bytes without =", len(line)))
 		return Entry{}, false
 	}
 	name, value = strings.TrimRight(name, " \t"), strings.TrimLeft(value, " \t")
 	if !validKey(name) {
-		r.problem(BadKey, at, "key must begin with a letter and consist of letters, digits, - _ and .", name)
+		r.problem(at, "key must begin with a letter and consist of letters, digits, - _ and .", name)
 		return Entry{}, false
 	}
 	entry := Entry{Key: normal(name), Name: name, Value: value, Line: at.line}
@@ -84,7 +84,7 @@ func (r *review) parseLine(at place, line string) (Entry, bool) {
 	case len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"':
 		entry.Value, entry.Quoted = value[1:len(value)-1], true
 	case strings.HasSuffix(value, `\`):
-		r.problem(TrailingBackslash, at, `value must be in quotes if it ends in \: lines are not continued`,
+		r.problem(at, `value must be in quotes if it ends in \: lines are not continued`,
 			printable(entry.Key, value))
 		return Entry{}, false
 	}
