@@ -52,9 +52,7 @@ func newShardProgram(t *testing.T, server *apisim.Server, wanted labels.Selector
 	p.replica, err = replica.New(p.connection.Config(), replica.Config{
 		Namespace: "default", Ring: "r", Identity: "a", StepDown: 3 * time.Second, Mapper: mapper,
 		Resources: []api.Resource{{GVR: corev1.SchemeGroupVersion.WithResource("configmaps"), Selector: wanted}},
-		Tune: func(parts *replica.Parts) {
-			parts.Lease.OnLost = func(err error) { assert.NoError(t, err, "it should step down") }
-		},
+		OnLost:    func(err error) { assert.NoError(t, err, "it should step down") },
 	})
 	require.NoError(t, err)
 	config := rest.CopyConfig(p.replica.ShardConfig)

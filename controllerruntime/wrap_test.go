@@ -64,7 +64,7 @@ func inReplica(t *testing.T, test func(ctx context.Context, s *shard.Shard, r *r
 		r, err := replica.New(server.Client("a").Config(), replica.Config{
 			Namespace: "default", Ring: "checksums", Identity: "a", Mapper: mapper,
 			Resources: []api.Resource{{GVR: configMaps}},
-			Tune:      func(p *replica.Parts) { p.Lease.OnLost = func(err error) { assert.NoError(t, err) } },
+			OnLost:    func(err error) { assert.NoError(t, err) },
 		})
 		require.NoError(t, err)
 		configs := kubernetes.NewForConfigOrDie(r.ShardConfig).CoreV1()

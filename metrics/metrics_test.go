@@ -35,7 +35,7 @@ var errNoAnswer = errors.New("no answer")
 // all is a process that uses every package.
 type all struct {
 	*prometheus.Registry
-	replica   replica.Parts
+	replica   replica.Hooks
 	life      leader.Hooks
 	endpoints endpoints.Hooks
 	fencing   fencing.Hooks
@@ -46,7 +46,7 @@ func register(t *testing.T) *all {
 	a := &all{Registry: prometheus.NewRegistry()}
 	var c replica.Config
 	require.NoError(t, metrics.Replica(a, &c))
-	c.Tune(&a.replica)
+	a.replica = c.Hooks
 	var errs [3]error
 	a.life, errs[0] = metrics.LeaderForLife(a)
 	a.endpoints, errs[1] = metrics.Endpoints(a)
@@ -91,8 +91,8 @@ func (a *all) value(t *testing.T, series string) int {
 
 // everything calls each hook once.
 func (a *all) everything() {
-	election, lease, ownership, distribution := a.replica.Election.Hooks, a.replica.Lease.Hooks, a.replica.Shard.Hooks,
-		a.replica.Sharder.Hooks
+	election, lease, ownership, distribution := a.replica.Election, a.replica.Lease, a.replica.Shard,
+		a.replica.Sharder
 	election.OnNewLeader("a")
 	election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: true})
 	election.OnRenewal(time.Millisecond, errNoAnswer)
@@ -196,27 +196,6 @@ func TestTheErrorOfARegistryNamesTheMetric(t *testing.T) {
 	}
 }
 
-// A program that has hooks of its own sets them in Tune, and calls those of the metrics.
-func TestTuneMayWrapTheHooksOfAReplica(t *testing.T) {
-	var called bool
-	c := replica.Config{Tune: func(p *replica.Parts) {
-		metrics := p.Election.Hooks.OnStartedLeading
-		p.Election.Hooks.OnStartedLeading = func(term leaderelection.Term) {
-			called = true
-			metrics(term)
-		}
-	}}
-	a := prometheus.NewRegistry()
-	require.NoError(t, metrics.Replica(a, &c))
-	var p replica.Parts
-	c.Tune(&p)
-	p.Election.Hooks.OnStartedLeading(leaderelection.Term{})
-	assert.True(t, called)
-	count, err := testutil.GatherAndCount(a, "bellwether_leaderelection_leading")
-	require.NoError(t, err)
-	assert.Equal(t, 1, count)
-}
-
 func TestAlerts(t *testing.T) {
 	a := register(t)
 	a.everything()
@@ -257,7 +236,7 @@ func TestSeriesOfRareEventsAreThereBefore(t *testing.T) {
 func TestLatencies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := register(t)
-		election, distribution := a.replica.Election.Hooks, a.replica.Sharder.Hooks
+		election, distribution := a.replica.Election, a.replica.Sharder
 		election.OnStartedLeading(leaderelection.Term{}) // there was no leader before
 		election.OnStoppedLeading(leaderelection.Term{}, nil)
 		election.OnStartedLeading(leaderelection.Term{Vacant: 20 * time.Second})

@@ -16,9 +16,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 )
 
-// Replica registers all parts of a sharded replica and sets their hooks. Call it before replica.New.
-// Because c.Tune runs later, hooks that it sets must call the existing ones. The error names the first
-// metric that cannot be registered.
+// Replica registers all parts of a sharded replica and sets their hooks, c.Hooks. Call it before
+// replica.New. Hooks that you set later must call these. The error names the first metric that cannot
+// be registered.
 func Replica(registry prometheus.Registerer, c *replica.Config) error {
 	lease, leaseErr := ShardLease(registry)
 	election, electionErr := LeaderElection(registry)
@@ -29,14 +29,7 @@ func Replica(registry prometheus.Registerer, c *replica.Config) error {
 		stopped(term, err)
 		distribution.forget()
 	}
-	tune := c.Tune
-	c.Tune = func(p *replica.Parts) {
-		p.Lease.Hooks, p.Election.Hooks = lease, election
-		p.Shard.Hooks, p.Sharder.Hooks = ownership, distribution.hooks()
-		if tune != nil {
-			tune(p)
-		}
-	}
+	c.Hooks = replica.Hooks{Lease: lease, Election: election, Shard: ownership, Sharder: distribution.hooks()}
 	return cmp.Or(leaseErr, electionErr, shardErr, err) // most often all for the same reason
 }
 

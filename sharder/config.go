@@ -92,16 +92,11 @@ type Config struct {
 	// Warn. Nil: no logs.
 	Logger *zap.Logger
 
-	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
-	Clock Clock
+	clock clock.Clock // simulations replace the system's
 }
 
 // minLeaseDuration is the shortest duration of a shard's Lease.
 const minLeaseDuration = 3 * time.Second
-
-// Clock is the time of one process, for simulations that replace it. Tests of programs need no
-// Clock, because they can run in a bubble of testing/synctest.
-type Clock = clock.Clock
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.TokensPerShard, ring.DefaultTokens)
@@ -116,8 +111,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-	if c.Clock == nil {
-		c.Clock = clock.System()
+	if c.clock == nil {
+		c.clock = clock.System()
 	}
 	return c
 }

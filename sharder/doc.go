@@ -27,8 +27,8 @@
 // shards come and go. All state is in labels and annotations on the objects, so shards continue to
 // work while no sharder runs.
 //
-// A program that makes the parts itself composes them with [Replica], which ends the work, the
-// sharder and the lease in this order. The sharder's clients are guarded by the elector
+// A program that makes the parts itself composes them in a Replica of package replica, which ends the work,
+// the sharder and the lease in this order. The sharder's clients are guarded by the elector
 // ([leaderelection.Elector.WrapTransport]), not by the lease. They must have no rate limit (QPS -1
 // in the rest.Config), because client-go limits them to 5 requests per second by default; a sharder
 // that its client delays logs a warning.
@@ -232,7 +232,7 @@
 // The sharder also needs what leader election needs. A shard needs get, list, watch and patch on
 // each resource, including children, and what its work needs; for its Lease see package shardlease.
 // If a right is missing at start, [Sharder.Run] returns an error that names it, or logs a warning
-// if the objects of another resource can be distributed. When the first request of a [Replica] is
+// if the objects of another resource can be distributed. When the first request of a replica is
 // refused, even one for its Lease, one log line names all of these rights that are missing.
 //
 // # Costs

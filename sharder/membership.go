@@ -61,7 +61,7 @@ func (s *session) await(ctx context.Context, wait time.Duration) (changed bool) 
 	if wait <= 0 {
 		wait = time.Hour
 	}
-	timer := s.config.Clock.NewTimer(wait)
+	timer := s.config.clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -35,9 +35,10 @@ func (c Config) rights() []kube.Right {
 	return all
 }
 
-// beginReviews causes all missing rights to be logged in one line, in a [Replica] together with
-// those of its leases.
-func (s *Sharder) beginReviews(ctx context.Context) (reviewed context.Context, end func()) {
+// LogMissingRights returns a context for parts of a program that run until end is called. When the
+// API server refuses a request of one of them, such as a lease, all rights that these parts and the
+// sharder lack are logged in one line.
+func (s *Sharder) LogMissingRights(ctx context.Context) (reviewed context.Context, end func()) {
 	if role := kube.RoleOf(ctx); role != nil {
 		role.Needs(s.kube, s.config.rights)
 		return ctx, func() {}

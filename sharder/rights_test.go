@@ -124,10 +124,11 @@ func TestMissingRightsOfAReplicaAreSaidInOneLine(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended, worked := make(chan error), make(chan struct{})
 		go func() {
-			ended <- Replica{Lease: lease, Elector: elector, Sharder: s}.Run(ctx, func(ctx context.Context) error {
+			ctx, end := s.LogMissingRights(ctx)
+			defer end()
+			ended <- lease.Run(ctx, func(ctx context.Context) error {
 				close(worked)
-				<-ctx.Done()
-				return nil
+				return s.RunElected(ctx, elector.Run)
 			})
 		}()
 		time.Sleep(4 * time.Second) // the next review begins at 5 s

@@ -553,7 +553,7 @@ func (s *Sharder) follow(ctx context.Context) (stop func()) {
 func (s *Sharder) newShardLeases(tracker *shardstate.Tracker, changed func()) *shardLeases {
 	c := s.config
 	return &shardLeases{
-		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.Clock,
+		client: s.kube.CoordinationV1().Leases(c.Namespace), namespace: c.Namespace, ring: c.Ring, clock: c.clock,
 		log:     c.Logger,
 		changed: changed, due: make(chan struct{}, 1), tracker: tracker, asked: map[string]struct{}{},
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
@@ -29,13 +31,15 @@ func (w *world) replica(name string) *testShard {
 	s.sharder, err = New(kube, meta, ringtest.TestMapper(), w.config())
 	require.NoError(w.t, err)
 	s.release = w.begin(func(ctx context.Context) {
-		_ = Replica{Lease: lease, Elector: elector, Sharder: s.sharder}.Run(ctx, func(ctx context.Context) error {
+		_ = lease.Run(ctx, func(ctx context.Context) error {
 			term, err := lease.Term()
 			if err != nil {
 				return err
 			}
+			ended := make(chan error)
+			go func() { ended <- s.sharder.RunElected(ctx, elector.Run) }()
 			w.acknowledge(ctx, s, name, meta, term.Epoch())
-			return nil
+			return <-ended
 		})
 	})
 	return s
@@ -77,4 +81,11 @@ func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 			})
 		})
 	}
+}
+
+// holder returns the holder of a lease.
+func (w *world) holder(shard string) string {
+	lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), shard, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }

@@ -92,7 +92,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 	defer s.busy.Unlock()
 	defer s.set(nil)
 	defer s.troubles.end() // the next sharder reports its own
-	ctx, endReviews := s.beginReviews(ctx)
+	ctx, endReviews := s.LogMissingRights(ctx)
 	defer endReviews()
 	for {
 		session, err := s.begin(ctx, true)
@@ -111,15 +111,31 @@ func (s *Sharder) Run(ctx context.Context) error {
 	}
 }
 
+// RunElected calls elect, such as Run of an Elector of package leaderelection, with a lead function
+// that runs the sharder. While this process does not lead, it watches the shards' Leases, so that
+// the next sharder knows how long each has been unchanged, and so each of n replicas receives n
+// events per renew interval (3 s by default). RunElected returns the result of elect.
+func (s *Sharder) RunElected(
+	ctx context.Context, elect func(ctx context.Context, lead func(ctx context.Context) error) error,
+) error {
+	unfollow := s.follow(ctx)
+	defer func() { unfollow() }()
+	return elect(ctx, func(elected context.Context) error {
+		unfollow()
+		defer func() { unfollow = s.follow(ctx) }()
+		return s.Run(elected)
+	})
+}
+
 // begin opens a session. It returns nil if ctx has ended, and an error if the API server has
 // refused for LeaseDuration what a session needs.
 func (s *Sharder) begin(ctx context.Context, partly bool) (*session, error) {
-	pause, refused := minPause, s.config.Clock.Now()
-	failures := kube.NewFailures(s.config.Logger, s.config.Clock)
+	pause, refused := minPause, s.config.clock.Now()
+	failures := kube.NewFailures(s.config.Logger, s.config.clock)
 	for {
 		session, err := s.open(ctx, partly)
 		kube.RoleOf(ctx).Explain(ctx, err)
-		now := s.config.Clock.Now()
+		now := s.config.clock.Now()
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil

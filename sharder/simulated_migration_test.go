@@ -52,8 +52,7 @@ func runAlone(ctx context.Context, p *sim.Process) {
 	clients := kubernetes.NewForConfigOrDie(config)
 	s := must(sharder.New(clients, metadata.NewForConfigOrDie(config), mapper(), sharder.Config{
 		Ring: simulatedRing, Namespace: "ns", Resources: configMaps, ScanInterval: scanInterval, GCPeriod: time.Minute,
-		Clock: p.Clock,
-	}))
+	}.WithClock(p.Clock)))
 	err := elector.Run(ctx, func(ctx context.Context) error {
 		if err := s.StripLabels(ctx); err != nil {
 			return err

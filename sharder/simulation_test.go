@@ -286,9 +286,8 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 		sharder.Config{
 			Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval,
 			GCPeriod: time.Minute,
-			Clock:    p.Clock,
 			Hooks:    sharder.Hooks{OnMembership: func([]string) { changesOf(p.World()).note() }},
-		}))
+		}.WithClock(p.Clock)))
 	p.World().State.Store(identity(p.Name), s)
 	families := slices.ContainsFunc(c.sharder, func(r api.Resource) bool { return len(r.Children) > 0 })
 	var warm *controls

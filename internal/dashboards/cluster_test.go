@@ -37,7 +37,7 @@ type process struct {
 	down     bool
 
 	election, census leaderelection.Hooks
-	large, small     replica.Parts
+	large, small     replica.Hooks
 	life, other      leader.Hooks
 	server           endpoints.Hooks
 	fencer           bellwether.Hooks
@@ -85,10 +85,10 @@ func newCluster(t testing.TB) *cluster {
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		p := c.process("operator", name)
-		p.large, p.small = parts(t, p.with("ring", "large")), parts(t, p.with("ring", "small"))
-		p.election = p.large.Election.Hooks
+		p.large, p.small = hooks(t, p.with("ring", "large")), hooks(t, p.with("ring", "small"))
+		p.election = p.large.Election
 		c.operators = append(c.operators, p)
-		p.large.Lease.Hooks.OnHeld(shardlease.Epoch{})
+		p.large.Lease.OnHeld(shardlease.Epoch{})
 	}
 	var err error
 	for _, name := range []string{"a", "b"} {
@@ -123,19 +123,18 @@ func newCluster(t testing.TB) *cluster {
 	distribution.OnMembership([]string{"a", "b", "c"})
 	distribution.OnSettled([]string{"a", "b", "c"})
 	small := c.operators[1].small
-	small.Lease.Hooks.OnHeld(shardlease.Epoch{})
-	small.Sharder.Hooks.OnMembership([]string{"b"})
-	small.Sharder.Hooks.OnSettled([]string{"b"})
+	small.Lease.OnHeld(shardlease.Epoch{})
+	small.Sharder.OnMembership([]string{"b"})
+	small.Sharder.OnSettled([]string{"b"})
 	return c
 }
 
-// parts are those of a replica of a ring.
-func parts(t testing.TB, registry client.Registerer) (p replica.Parts) {
+// hooks are those of a replica of a ring.
+func hooks(t testing.TB, registry client.Registerer) replica.Hooks {
 	t.Helper()
 	var config replica.Config
 	require.NoError(t, metrics.Replica(registry, &config))
-	config.Tune(&p)
-	return p
+	return config.Hooks
 }
 
 func (c *cluster) process(job, instance string) *process {
@@ -155,12 +154,12 @@ func (c *cluster) all() (all []*process) {
 // leaders are those of all elections.
 func (c *cluster) leaders() []leaderelection.Hooks {
 	return []leaderelection.Hooks{
-		c.operators[0].election, c.operators[1].small.Election.Hooks, c.fencers[0].election, c.fencers[1].census,
+		c.operators[0].election, c.operators[1].small.Election, c.fencers[0].election, c.fencers[1].census,
 	}
 }
 
 // sharder is that of the large ring.
-func (c *cluster) sharder() sharder.Hooks { return c.operators[0].large.Sharder.Hooks }
+func (c *cluster) sharder() sharder.Hooks { return c.operators[0].large.Sharder }
 
 // fencer is the fencer that leads.
 func (c *cluster) fencer() bellwether.Hooks { return c.fencers[0].fencer }
@@ -182,9 +181,9 @@ func (c *cluster) pass(d time.Duration) {
 				election.OnRenewal(20*time.Millisecond, c.renewal)
 			}
 			for _, p := range c.operators {
-				p.large.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
+				p.large.Lease.OnRenewal(20*time.Millisecond, nil)
 			}
-			c.operators[1].small.Lease.Hooks.OnRenewal(20*time.Millisecond, nil)
+			c.operators[1].small.Lease.OnRenewal(20*time.Millisecond, nil)
 		}
 		c.sharder().OnScan(c.scan)
 		c.sharder().OnPatch(sharder.Patch{Verb: "assign", Latency: time.Millisecond})
@@ -210,8 +209,8 @@ func (c *cluster) everything() {
 		b.election.OnStartedLeading(leaderelection.Term{Vacant: time.Second, Released: released})
 		b.election.OnStoppedLeading(leaderelection.Term{}, nil)
 	}
-	b.large.Lease.Hooks.OnWaiting(shardlease.HolderInfo{})
-	ownership, distribution, fencer := a.large.Shard.Hooks, c.sharder(), c.fencer()
+	b.large.Lease.OnWaiting(shardlease.HolderInfo{})
+	ownership, distribution, fencer := a.large.Shard, c.sharder(), c.fencer()
 	ownership.OnDrained(api.ObjectRef{}, time.Second, nil)
 	ownership.OnBounced(api.ObjectRef{}, nil)
 	ownership.OnRefused(api.ObjectRef{}, shard.ErrNotMine)

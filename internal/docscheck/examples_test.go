@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -161,13 +160,7 @@ func migrated(ctx context.Context, config *rest.Config, identity string) error {
 }
 
 func bridge(ctx context.Context, config *rest.Config, c replica.Config) error {
-	c.Tune = func(p *replica.Parts) {
-		p.Election.Name = "my-controller" // the Lease of the releases before
-		p.Election.OnLost = func(err error) {
-			fmt.Fprintln(os.Stderr, err) // as before: a process that is no longer the leader ends
-			os.Exit(leaderelection.ExitCodeNotLeader)
-		}
-	}
+	c.ElectionName = "my-controller" // the Lease of the releases before
 	r, err := replica.New(config, c)
 	if err != nil {
 		return err

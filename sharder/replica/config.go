@@ -2,9 +2,9 @@ package replica
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -28,8 +29,7 @@ import (
 type Config struct {
 	// Namespace of the Leases.
 	Namespace string
-	// Ring is the name of the ring, a DNS-1123 label. The Lease of the sharder's election has this
-	// name with "-sharder" appended.
+	// Ring is the name of the ring, a DNS-1123 label.
 	Ring string
 	// Resources that are distributed.
 	Resources []api.Resource
@@ -65,113 +65,99 @@ type Config struct {
 	// in main; see [shardlease.Config]. Default: none, the Leases expire.
 	Supervisor *supervisor.Supervisor
 
+	// OnLost is called once when the lease is lost, and Healthy reports whether the work is alive;
+	// see [shardlease.Config]. Default: the process ends, and work is always healthy.
+	OnLost  func(error)
+	Healthy func(ctx context.Context) error
+
+	// ElectionName is the name of the Lease of the sharder's election. Default: the name of the ring
+	// with "-sharder" appended.
+	ElectionName string
+
+	// AckGrace is how long work may continue on an object that must move to another shard; see
+	// [shard.Config]. Default: 10 s.
+	AckGrace time.Duration
+	// ScanInterval is how often the sharder scans all objects, and GCPeriod is how long it keeps the
+	// Lease of a dead shard; see [sharder.Config]. Default: 5 min and 1 h.
+	ScanInterval, GCPeriod time.Duration
+
 	// Scheme has the kinds of the objects. Default: client-go's, without custom resources.
 	Scheme *runtime.Scheme
 	// Mapper maps resources to kinds. Nil: New asks the API server.
 	Mapper meta.RESTMapper
 	// Logger is the logger of all parts. Nil: no logs.
 	Logger *zap.Logger
-
-	// Tune changes the configurations of the parts, for example their hooks. It must not change
-	// what this Config sets. Nil: no changes.
-	Tune func(*Parts)
+	// Events records what the sharder warns of; see [sharder.Config]. Nil: no Events.
+	Events events.EventRecorder
+	// Hooks are those of the parts, for example for metrics.
+	Hooks Hooks
 }
 
-// Parts are the configurations of the parts of a [Replica], as [Config] determines them.
-type Parts struct {
-	Lease   shardlease.Config
-	Shard   shard.Config
-	Sharder sharder.Config
-	// Election elects the replica whose sharder runs. Its OnLost logs a warning, because a replica
-	// that loses the election continues as a shard. For the same reason KernelDeadline must not be
-	// set.
-	Election leaderelection.Config
+// Hooks are the hooks of the parts of a [Replica].
+type Hooks struct {
+	Lease    shardlease.Hooks
+	Shard    shard.Hooks
+	Sharder  sharder.Hooks
+	Election leaderelection.Hooks // of the sharder
 }
 
-// parts returns the configurations of the parts, or an error for each rule that c breaks.
-func (c Config) parts(config *rest.Config) (Parts, error) {
+// lease returns the configuration of the shard's lease.
+func (c Config) lease(config *rest.Config) shardlease.Config {
+	return shardlease.Config{
+		Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID, PodName: c.PodName,
+		LeaseDuration: c.LeaseDuration, StepDown: c.StepDown, ReleaseTimeout: c.ReleaseTimeout,
+		ReturnWithin: c.ReturnWithin, KernelDeadline: c.KernelDeadline, Supervisor: c.supervisor(config),
+		OnLost: c.OnLost, Healthy: c.Healthy, Hooks: c.Hooks.Lease, Logger: c.Logger,
+	}
+}
+
+// election returns the configuration of the election of the replica whose sharder runs. A replica
+// that loses it continues as a shard, so its OnLost returns.
+func (c Config) election(config *rest.Config) leaderelection.Config {
 	log := c.Logger
 	if log == nil {
 		log = zap.NewNop()
 	}
-	fixed := Parts{
-		Lease: shardlease.Config{
-			Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID, PodName: c.PodName,
-			LeaseDuration: c.LeaseDuration, StepDown: c.StepDown, ReleaseTimeout: c.ReleaseTimeout,
-			ReturnWithin: c.ReturnWithin, KernelDeadline: c.KernelDeadline, Logger: c.Logger,
-		},
-		Shard: shard.Config{Resources: c.Resources, Scheme: c.Scheme, Logger: c.Logger},
-		Sharder: sharder.Config{
-			Namespace: c.Namespace, Ring: c.Ring, Resources: c.Resources, LeaseDuration: c.LeaseDuration,
-			Logger: c.Logger,
-		},
-		Election: leaderelection.Config{
-			Namespace: c.Namespace, LeaseDuration: c.LeaseDuration, Logger: c.Logger,
-			PodUID: c.PodUID, PodName: cmp.Or(c.PodName, c.Identity),
-			OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
-		},
+	election := leaderelection.Config{
+		Namespace: c.Namespace, Name: c.ElectionName, LeaseDuration: c.LeaseDuration,
+		PodUID: c.PodUID, PodName: cmp.Or(c.PodName, c.Identity), Supervisor: c.supervisor(config),
+		OnLost: func(err error) { log.Warn("not the sharder any more", zap.Error(err)) },
+		Hooks:  c.Hooks.Election, Logger: c.Logger,
 	}
-	if c.Supervisor != nil {
-		fixed.Lease.Supervisor = c.Supervisor.Client(config)
-		fixed.Election.Supervisor = c.Supervisor.Client(config)
-	}
-	interval := lease.Timing{Duration: c.LeaseDuration}.WithDefaults().RenewInterval()
 	if c.StepDown > 0 {
 		// The sharder's Lease may have been renewed up to an interval later. It steps down first
 		// because its release, which cannot succeed then, would take until the shard's deadline.
-		fixed.Election.StepDown = c.StepDown + interval
+		election.StepDown = c.StepDown + c.renewInterval()
 	}
 	if c.Identity != "" { // which shard the sharder's process is: an election tells processes apart
-		fixed.Election.Identity = c.Identity + "_" + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")
+		election.Identity = c.Identity + "_" + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")
 	}
-	if c.Ring != "" {
-		fixed.Election.Name = c.Ring + "-sharder"
+	if election.Name == "" && c.Ring != "" {
+		election.Name = c.Ring + "-sharder"
 	}
-	parts := fixed
-	if c.Tune != nil {
-		c.Tune(&parts)
+	return election
+}
+
+func (c Config) supervisor(config *rest.Config) *supervisor.Client {
+	if c.Supervisor == nil {
+		return nil
 	}
+	return c.Supervisor.Client(config)
+}
+
+func (c Config) renewInterval() time.Duration {
+	return lease.Timing{Duration: c.LeaseDuration}.WithDefaults().RenewInterval()
+}
+
+// validate returns the rules that c breaks and that are not those of the parts.
+func (c Config) validate(config *rest.Config) error {
 	var errs []error
-	if c.StepDown < 0 || c.StepDown > interval {
+	if interval := c.renewInterval(); c.StepDown < 0 || c.StepDown > interval {
 		errs = append(errs, fmt.Errorf("replica: StepDown: must be from 0 to the renew interval, %v (got %v)", interval,
 			c.StepDown))
 	}
 	if config == nil {
 		errs = append(errs, errors.New("replica: config: must not be nil"))
 	}
-	for _, f := range []struct {
-		field    string
-		is, want any
-	}{
-		{"Lease.Namespace", parts.Lease.Namespace, fixed.Lease.Namespace},
-		{"Lease.Ring", parts.Lease.Ring, fixed.Lease.Ring},
-		{"Lease.LeaseDuration", parts.Lease.LeaseDuration, fixed.Lease.LeaseDuration},
-		{"Shard.Resources", parts.Shard.Resources, fixed.Shard.Resources},
-		{"Sharder.Resources", parts.Sharder.Resources, fixed.Sharder.Resources},
-		{"Sharder.Namespace", parts.Sharder.Namespace, fixed.Sharder.Namespace},
-		{"Sharder.Ring", parts.Sharder.Ring, fixed.Sharder.Ring},
-		{"Sharder.LeaseDuration", parts.Sharder.LeaseDuration, fixed.Sharder.LeaseDuration},
-		{"Election.Namespace", parts.Election.Namespace, fixed.Election.Namespace},
-	} {
-		if !same(f.is, f.want) {
-			errs = append(errs,
-				fmt.Errorf("replica: Tune: %s: must stay %v, as Config says (got %v)", f.field, f.want, f.is))
-		}
-	}
-	if parts.Election.KernelDeadline {
-		errs = append(errs, errors.New("replica: Tune: Election.KernelDeadline: must not be set, because a replica "+
-			"that loses the election continues as a shard (got true)"))
-	}
-	return parts, errors.Join(errs...)
-}
-
-// same reports whether a field is unchanged. Resources must be the same slice, because they have
-// functions, which cannot be compared.
-func same(is, want any) bool {
-	a, aIs := is.([]api.Resource)
-	b, bIs := want.([]api.Resource)
-	if aIs && bIs {
-		return len(a) == len(b) && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
-	}
-	return is == want
+	return errors.Join(errs...)
 }

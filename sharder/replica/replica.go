@@ -37,10 +37,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// Replica is one of several equal processes that form a sharded controller. Its fields must not be
-// changed.
+// Replica is one of several equal processes of a sharded controller: each is a shard, and one of
+// them is also the sharder. All of them watch the shards' Leases, so that the next sharder knows
+// how long each has been unchanged.
+//
+// Its fields must not be changed. A program that needs settings of the parts that [Config] does not
+// have makes the parts itself, and a Replica of them. Elector must then have an OnLost that returns,
+// and no KernelDeadline, because a replica that loses the leadership stops its sharder but continues
+// as a shard, and the clients of Sharder must be guarded by Elector, not by Lease.
 type Replica struct {
-	// Lease is the heartbeat of the shard, and Shard decides what it may work on.
+	// Lease is the heartbeat of the shard, and Shard decides what it may work on. If the lease is
+	// lost, the process ends by default.
 	Lease *shardlease.Lease
 	Shard *shard.Shard
 	// Elector elects the one replica whose Sharder is at work.
@@ -88,16 +95,15 @@ func Claim(ctx context.Context, config *rest.Config, c Config) (*Replica, error)
 func build(config *rest.Config, c Config,
 	newLease func(kubernetes.Interface, shardlease.Config) (*shardlease.Lease, error),
 ) (*Replica, error) {
-	parts, err := c.parts(config)
-	if err != nil {
+	if err := c.validate(config); err != nil {
 		return nil, err
 	}
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("replica: make the client of the leases: %w", err)
 	}
-	elector, electorErr := leaderelection.New(leases, parts.Election)
-	lease, leaseErr := newLease(leases, parts.Lease)
+	elector, electorErr := leaderelection.New(leases, c.election(config))
+	lease, leaseErr := newLease(leases, c.lease(config))
 	if err := errors.Join(leaseErr, electorErr); err != nil {
 		return nil, err
 	}
@@ -116,10 +122,17 @@ func build(config *rest.Config, c Config,
 	if c.Mapper == nil {
 		c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))
 	}
-	if r.Shard, err = shard.New(mine, c.Mapper, lease, parts.Shard); err != nil {
+	r.Shard, err = shard.New(mine, c.Mapper, lease, shard.Config{
+		Resources: c.Resources, Scheme: c.Scheme, AckGrace: c.AckGrace, Hooks: c.Hooks.Shard, Logger: c.Logger,
+	})
+	if err != nil {
 		return nil, err
 	}
-	if r.Sharder, err = sharder.New(kube, everyones, c.Mapper, parts.Sharder); err != nil {
+	r.Sharder, err = sharder.New(kube, everyones, c.Mapper, sharder.Config{
+		Namespace: c.Namespace, Ring: c.Ring, Resources: c.Resources, LeaseDuration: c.LeaseDuration,
+		ScanInterval: c.ScanInterval, GCPeriod: c.GCPeriod, Events: c.Events, Hooks: c.Hooks.Sharder, Logger: c.Logger,
+	})
+	if err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -151,18 +164,96 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 // Run acquires the lease and calls work, which works on the objects of this shard. While this
 // process is elected, it also runs the sharder, and beside it leading, which does what only one of
 // the replicas may do and may be nil. When ctx ends or work returns, work ends first, then sharder
-// and leading, and then the lease is released.
+// and leading, which gives up the leadership, and then the lease is released. Until work has ended,
+// objects are distributed as before.
 //
 // work and leading return when their context ends, and nil only once none of their goroutines is
 // running, as a controller-runtime manager's Start does with a GracefulShutdownTimeout of -1.
 // leading is called again whenever this process is elected, so it needs a new manager each time.
-// See [sharder.Replica] for what Run returns.
+//
+// Run returns the result of [shardlease.Lease.Run]. If the sharder cannot run, because the API
+// server refuses what it needs, or leading ends early, work's context ends, and Run returns that
+// error as well.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
-	checked := func(ctx context.Context) error {
+	return r.run(ctx, r.Elector.Run, func(ctx context.Context) error {
 		defer r.keepChecking(ctx)()
 		return work(ctx)
+	}, leading)
+}
+
+// run is Run with the Run of an elector.
+func (r *Replica) run(
+	ctx context.Context, elect func(context.Context, func(context.Context) error) error,
+	work, leading func(context.Context) error,
+) error {
+	// The rights that the leases lack are logged together with those of the sharder, which begins
+	// later.
+	ctx, endReviews := r.Sharder.LogMissingRights(ctx)
+	defer endReviews()
+	var failure error // of the sharder, in the latest term
+	err := r.Lease.Run(ctx, func(ctx context.Context) error {
+		failure = nil
+		working, endWork := context.WithCancelCause(ctx)
+		defer endWork(nil)
+		sharding, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the work ends first
+		var beside sync.WaitGroup
+		endSharder := func() {
+			cancel(context.Cause(ctx)) // the election is not released while the lease steps down
+			beside.Wait()
+		}
+		defer endSharder() // even if work does not return
+		beside.Go(func() {
+			failure = r.Sharder.RunElected(sharding, func(ctx context.Context, lead func(context.Context) error) error {
+				return elect(ctx, func(ctx context.Context) error { return runBeside(ctx, lead, leading) })
+			})
+			if failure == nil && sharding.Err() == nil {
+				failure = errors.New("replica: the election has ended without a reason")
+			}
+			endWork(failure)
+		})
+		err := work(working)
+		endSharder()
+		if isEndOf(working, err) {
+			return nil // it has ended, perhaps because the sharder has failed
+		}
+		return err
+	})
+	return errors.Join(err, failure)
+}
+
+// runBeside runs the sharder and leading, which may be nil, and returns when both have ended.
+func runBeside(ctx context.Context, runSharder, leading func(ctx context.Context) error) error {
+	if leading == nil {
+		return runSharder(ctx)
 	}
-	return sharder.Replica{Lease: r.Lease, Elector: r.Elector, Sharder: r.Sharder, Leading: leading}.Run(ctx, checked)
+	ctx, cancel := context.WithCancel(ctx)
+	var failure error
+	var beside sync.WaitGroup
+	end := func() {
+		cancel()
+		beside.Wait()
+	}
+	defer end() // even if the sharder does not return
+	beside.Go(func() {
+		defer cancel()
+		failure = leading(ctx)
+		switch {
+		case isEndOf(ctx, failure):
+			failure = nil
+		case failure == nil && ctx.Err() == nil:
+			failure = errors.New("replica: leading has ended without a reason")
+		}
+	})
+	err := runSharder(ctx)
+	end()
+	return errors.Join(err, failure)
+}
+
+// isEndOf reports whether err is exactly the error or the cause of ctx, which has ended. This shows
+// the lease that work has ended.
+func isEndOf(ctx context.Context, err error) bool {
+	// A wrapped one may come from work that still runs.
+	return ctx.Err() != nil && (err == ctx.Err() || err == context.Cause(ctx)) //nolint:errorlint // see above
 }
 
 // checkInterval is how often Run makes the shard look for what nothing works on, as a readiness

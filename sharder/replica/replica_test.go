@@ -22,7 +22,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
-	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
@@ -183,40 +182,14 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestBadConfig(t *testing.T) {
 	config := &rest.Config{Host: "https://example.invalid"}
-	full := minimal()
-	full.Tune = func(p *replica.Parts) {
-		p.Shard.Resources = []api.Resource{configMaps}
-		p.Sharder = sharder.Config{Ring: "r", Namespace: "ns", LeaseDuration: time.Second}
-		p.Election = leaderelection.Config{Namespace: "ns", KernelDeadline: true}
-		p.Lease.Namespace, p.Lease.Ring, p.Lease.LeaseDuration = "ns", "r", time.Second
-	}
-	_, err := replica.New(nil, full)
-	for _, want := range []string{
-		"replica: config: must not be nil",
-		"replica: Tune: Lease.Namespace: must stay default, as Config says (got ns)",
-		"replica: Tune: Lease.Ring: must stay checksums, as Config says (got r)",
-		"replica: Tune: Lease.LeaseDuration: must stay 0s, as Config says (got 1s)",
-		"replica: Tune: Shard.Resources: must stay",
-		"replica: Tune: Sharder.Resources: must stay",
-		"replica: Tune: Sharder.Namespace: must stay default, as Config says (got ns)",
-		"replica: Tune: Sharder.Ring: must stay checksums, as Config says (got r)",
-		"replica: Tune: Sharder.LeaseDuration: must stay 0s, as Config says (got 1s)",
-		"replica: Tune: Election.Namespace: must stay default, as Config says (got ns)",
-		"replica: Tune: Election.KernelDeadline: must not be set, because a replica that loses the election " +
-			"continues as a shard (got true)",
-	} {
-		assert.ErrorContains(t, err, want)
-	}
-
-	tuned := func(tune func(*replica.Parts)) func(*replica.Config) {
-		return func(c *replica.Config) { c.Tune = tune }
-	}
+	_, err := replica.New(nil, minimal())
+	assert.ErrorContains(t, err, "replica: config: must not be nil")
 	for want, change := range map[string]func(*replica.Config){
-		"shardlease: Ring":        func(c *replica.Config) { c.Ring = "" },
-		"leaderelection: Name":    tuned(func(p *replica.Parts) { p.Election.Name = "A b" }),
-		"sharder: Resources":      func(c *replica.Config) { c.Resources = nil },
-		"shard: AckGrace":         tuned(func(p *replica.Parts) { p.Shard.AckGrace = -1 }),
-		"sharder: TokensPerShard": tuned(func(p *replica.Parts) { p.Sharder.TokensPerShard = -1 }),
+		"shardlease: Ring":      func(c *replica.Config) { c.Ring = "" },
+		"leaderelection: Name":  func(c *replica.Config) { c.ElectionName = "A b" },
+		"sharder: Resources":    func(c *replica.Config) { c.Resources = nil },
+		"shard: AckGrace":       func(c *replica.Config) { c.AckGrace = -1 },
+		"sharder: ScanInterval": func(c *replica.Config) { c.ScanInterval = -1 },
 	} {
 		c := minimal()
 		change(&c)
@@ -234,7 +207,7 @@ func TestAReplicaStepsDownInAnOutage(t *testing.T) {
 		connection := server.Client("a")
 		c := minimal()
 		c.StepDown = 3 * time.Second
-		c.Tune = func(p *replica.Parts) { p.Lease.OnLost = func(err error) { assert.NoError(t, err) } }
+		c.OnLost = func(err error) { assert.NoError(t, err) }
 		r, client := newReplica(t, connection.Config(), c)
 		users, err := kubernetes.NewForConfig(server.Client("user").Config())
 		require.NoError(t, err)

@@ -245,10 +245,7 @@ func (w *world) replica(name string, work func(ctx context.Context, object strin
 	r, err := replica.New(s.client.Config(), replica.Config{
 		Namespace: "ns", Ring: "checksums", Identity: name, Mapper: w.mapper,
 		Resources: []api.Resource{{GVR: configMaps.GroupVersionResource}},
-		Tune: func(p *replica.Parts) {
-			p.Lease.OnLost = func(error) {}
-			p.Election.Identity = name
-		},
+		OnLost:    func(error) {},
 	})
 	require.NoError(w.t, err)
 	client, err := kubernetes.NewForConfig(r.ShardConfig)

@@ -29,7 +29,6 @@ type options struct {
 	kubeconfig, workKubeconfig string
 	journal                    string
 	replica                    replica.Config
-	scanInterval, gcPeriod     time.Duration
 	work                       work
 }
 
@@ -53,8 +52,8 @@ func parse() options {
 	flag.StringVar(&o.replica.PodUID, "incarnation", "", "UID of the Pod")
 	flag.DurationVar(&o.replica.LeaseDuration, "lease-duration", 0, "D")
 	flag.BoolVar(&o.replica.KernelDeadline, "kernel-deadline", false, "die by the kernel's timer")
-	flag.DurationVar(&o.scanInterval, "scan-interval", 0, "of the sharder")
-	flag.DurationVar(&o.gcPeriod, "gc-period", 0, "of the sharder")
+	flag.DurationVar(&o.replica.ScanInterval, "scan-interval", 0, "of the sharder")
+	flag.DurationVar(&o.replica.GCPeriod, "gc-period", 0, "of the sharder")
 	flag.Float64Var(&o.work.slowness, "slowness", 1, "how many times longer than usual work takes")
 	flag.Parse()
 	return o
@@ -78,11 +77,7 @@ func run(ctx context.Context, o options) error {
 		Children: []schema.GroupVersionResource{secrets},
 	}}
 	o.replica.Mapper = mapper
-	o.replica.Tune = func(p *replica.Parts) {
-		p.Shard.AckGrace = time.Second
-		p.Sharder.ScanInterval, p.Sharder.GCPeriod, p.Sharder.Hooks = o.scanInterval, o.gcPeriod, told(log)
-		p.Election.Identity = fmt.Sprintf("%s-%d", o.replica.Identity, os.Getpid())
-	}
+	o.replica.AckGrace, o.replica.Hooks.Sharder = time.Second, told(log)
 	r, err := replica.New(config, o.replica)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
@@ -66,10 +67,9 @@ func run(ctx context.Context, o options) error {
 	r, err := replica.New(config, replica.Config{
 		Namespace: o.namespace, Ring: o.ring, Identity: o.identity,
 		Resources: []api.Resource{{GVR: gvr, Namespaces: []string{o.namespace}}},
-		Tune: func(p *replica.Parts) {
-			p.Election.Identity = o.identity
-			p.Sharder.Hooks.OnSettled = func(members []string) { fmt.Println("settled", len(members)) }
-		},
+		Hooks: replica.Hooks{Sharder: sharder.Hooks{
+			OnSettled: func(members []string) { fmt.Println("settled", len(members)) },
+		}},
 	})
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	compose "github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/supervisor"
@@ -217,7 +218,7 @@ func (r *replica) run(ctx context.Context) error {
 		return err
 	}
 	if r.withoutShard {
-		return announced{elector}.Run(ctx, s.Run)
+		return elector.Run(ctx, s.Run)
 	}
 	leases, err := kubernetes.NewForConfig(shardlease.LeaseConfig(r.client("lease")))
 	if err != nil {
@@ -240,7 +241,8 @@ func (r *replica) run(ctx context.Context) error {
 	if r.withoutSharder {
 		return lease.Run(ctx, work.run)
 	}
-	return sharder.Replica{Lease: lease, Elector: announced{elector}, Sharder: s}.Run(ctx, work.run)
+	whole := &compose.Replica{Lease: lease, Shard: work.shard, Elector: elector, Sharder: s}
+	return whole.Run(ctx, work.run, nil)
 }
 
 func (r *replica) newWorker(lease *shardlease.Lease) (*worker, error) {
@@ -276,6 +278,7 @@ func (r *replica) newSharder(onLost func(error)) (*leaderelection.Elector, *shar
 		LeaseDuration: r.sharder.LeaseDuration,
 		OnLost:        onLost,
 		Supervisor:    r.lease.Supervisor,
+		Hooks:         leaderelection.Hooks{OnStartedLeading: func(leaderelection.Term) { say("sharder") }},
 		Logger:        r.sharder.Logger,
 	})
 	if err != nil {
@@ -294,17 +297,6 @@ func (r *replica) newSharder(onLost func(error)) (*leaderelection.Elector, *shar
 	}
 	s, err := sharder.New(kube, objects, r.mapper, r.sharder)
 	return elector, s, err
-}
-
-// announced is an elector that says when it leads.
-type announced struct{ *leaderelection.Elector }
-
-// Run implements sharder.Elector.
-func (a announced) Run(ctx context.Context, lead func(context.Context) error) error {
-	return a.Elector.Run(ctx, func(ctx context.Context) error {
-		say("sharder")
-		return lead(ctx)
-	})
 }
 
 // reportMemory prints, whenever it is sent SIGUSR1, the live heap of the process in bytes.
