@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
@@ -29,9 +30,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -242,13 +245,26 @@ type shardOf struct {
 func (w *world) replica(name string, work func(ctx context.Context, object string)) *shardOf {
 	w.t.Helper()
 	s := &shardOf{client: w.server.Client(name)}
-	r, err := replica.New(s.client.Config(), replica.Config{
-		Namespace: "ns", Ring: "checksums", Identity: name, Mapper: w.mapper,
-		Resources: []api.Resource{{GVR: configMaps.GroupVersionResource}},
-		OnLost:    func(error) {},
+	const namespace, ring = "ns", "checksums"
+	resources := []api.Resource{{GVR: configMaps.GroupVersionResource}}
+	leases := kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(s.client.Config()))
+	lease, err := shardlease.New(leases, shardlease.Config{
+		Namespace: namespace, Ring: ring, Identity: name, OnLost: func(error) {},
 	})
 	require.NoError(w.t, err)
-	client, err := kubernetes.NewForConfig(r.ShardConfig)
+	elector, err := leaderelection.New(leases, leaderelection.Config{ // with an identity that tests can predict
+		Namespace: namespace, Name: ring + "-sharder", Identity: name, OnLost: func(error) {},
+	})
+	require.NoError(w.t, err)
+	mine, everyones := s.client.Config(), s.client.Config()
+	mine.Wrap(lease.WrapTransport)
+	everyones.Wrap(elector.WrapTransport)
+	client := kubernetes.NewForConfigOrDie(mine)
+	r := &replica.Replica{Lease: lease, Elector: elector}
+	r.Shard, err = shard.New(metadata.NewForConfigOrDie(mine), w.mapper, lease, shard.Config{Resources: resources})
+	require.NoError(w.t, err)
+	r.Sharder, err = sharder.New(kubernetes.NewForConfigOrDie(everyones), metadata.NewForConfigOrDie(everyones), w.mapper,
+		sharder.Config{Namespace: namespace, Ring: ring, Resources: resources})
 	require.NoError(w.t, err)
 	s.world = w
 	s.stop = w.begin(func(ctx context.Context) {
