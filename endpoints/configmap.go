@@ -109,10 +109,10 @@ func (s *configMap) read(ctx context.Context) (snapshot, error) {
 	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
 	err = kube.Named(m, s.name.Name, err)
 	switch {
-	case kube.Absent(err, corev1.Resource("configmaps"), s.name.Name):
+	case configMaps.absent(err, s.name.Name):
 		return snapshot{}, nil
 	case err != nil:
-		return snapshot{}, requestError(ctx, "get", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, configMaps.failed(ctx, "get", s.name, err)
 	}
 	return snapshotOf(m), nil
 }
@@ -178,7 +178,7 @@ func (s *configMap) create(ctx context.Context, data map[string]string, born tim
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return snapshot{}, requestError(ctx, "create", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, configMaps.failed(ctx, "create", s.name, err)
 	}
 	s.born = born
 	return snapshotOf(m), nil
@@ -249,11 +249,10 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	switch {
 	case tooLarge(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
-	case kube.Absent(err, corev1.Resource("configmaps"),
-		s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
+	case configMaps.absent(err, s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, requestError(ctx, "patch", s, corev1.Resource("configmaps"), err)
+		return snapshot{}, configMaps.failed(ctx, "patch", s.name, err)
 	}
 	return snapshotOf(m), nil
 }

@@ -118,7 +118,11 @@ type leases struct {
 
 func (s *leases) own() []string { return []string{s.name} }
 
-func (s *leases) String() string { return "Lease " + s.namespace + "/" + s.name }
+func (s *leases) String() string { return "Lease " + s.at(s.name).String() }
+
+func (s *leases) at(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.namespace, Name: name}
+}
 
 // labels returns the labels of the Service's Leases.
 func (s *leases) labels() labels.Set {
@@ -136,9 +140,7 @@ func (s *leases) read(ctx context.Context) (snapshot, error) {
 	for {
 		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
 		if err = kube.Versioned(page, err); err != nil {
-			return snapshot{}, requestError(ctx, "list",
-				fmt.Sprintf("Leases of Service %v in namespace %s", s.service, s.namespace),
-				coordinationv1.Resource("leases"), err)
+			return snapshot{}, leaseKind.failed(ctx, "list", s.at(s.service.Name), err)
 		}
 		for i := range page.Items {
 			if l := &page.Items[i]; s.ours(l) { // fake clientsets may not select
@@ -224,10 +226,10 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, s.explainExisting(ctx)
-	case apierrors.IsConflict(err), exists && kube.Absent(err, coordinationv1.Resource("leases"), s.name):
+	case apierrors.IsConflict(err), exists && leaseKind.absent(err, s.name):
 		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
-		return snapshot{}, requestError(ctx, verb, s, coordinationv1.Resource("leases"), err)
+		return snapshot{}, leaseKind.failed(ctx, verb, s.at(s.name), err)
 	}
 	s.born = born
 	next := snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
@@ -241,10 +243,10 @@ func (s *leases) explainExisting(ctx context.Context) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 	err = kube.Named(l, s.name, err)
 	switch {
-	case kube.Absent(err, coordinationv1.Resource("leases"), s.name), err == nil && s.ours(l):
+	case leaseKind.absent(err, s.name), err == nil && s.ours(l):
 		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
 	case err != nil:
-		return requestError(ctx, "get", s, coordinationv1.Resource("leases"), err)
+		return leaseKind.failed(ctx, "get", s.at(s.name), err)
 	}
 	return fmt.Errorf("endpoints: create %v: %w: it lacks the labels %v", s, ErrForeign, s.labels())
 }
@@ -266,11 +268,11 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 		}
 		about := "Lease " + s.namespace + "/" + key
 		switch {
-		case kube.Absent(err, coordinationv1.Resource("leases"), key):
+		case leaseKind.absent(err, key):
 		case apierrors.IsConflict(err):
 			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
 		case err != nil:
-			return next, removed, requestError(ctx, "delete", about, coordinationv1.Resource("leases"), err)
+			return next, removed, leaseKind.failed(ctx, "delete", s.at(key), err)
 		default:
 			removed = append(removed, key)
 		}
@@ -285,7 +287,7 @@ var errNotDeleted = errors.New("it is still there, although the answer said that
 func (s *leases) requireDeleted(ctx context.Context, deleted *coordinationv1.Lease) error {
 	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, deleted.Name, metav1.GetOptions{})
 	switch err = kube.Named(l, deleted.Name, err); {
-	case kube.Absent(err, coordinationv1.Resource("leases"), deleted.Name):
+	case leaseKind.absent(err, deleted.Name):
 		return nil
 	case err != nil:
 		return err

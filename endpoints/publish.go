@@ -49,12 +49,10 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 	var err error
 	now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
 	if err = kube.Named(now.service, p.service.Name, err); err != nil {
-		if kube.Absent(err, corev1.Resource("services"), p.service.Name) {
+		if services.absent(err, p.service.Name) {
 			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
 		}
-		return publication{}, requestError(ctx, "get", fmt.Sprintf("Service %v", p.service),
-			corev1.Resource("services"),
-			err)
+		return publication{}, services.failed(ctx, "get", p.service, err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
 		now.selected = fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
@@ -64,8 +62,7 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
 				discoveryv1.LabelManagedBy + "=" + ManagedBy})
 	if err = kube.Versioned(list, err); err != nil {
-		return publication{}, requestError(ctx, "list", fmt.Sprintf("EndpointSlices of Service %v", p.service),
-			discoveryv1.Resource("endpointslices"), err)
+		return publication{}, endpointSlices.failed(ctx, "list", p.service, err)
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; p.ours(s) {
@@ -87,11 +84,10 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 	e, err = p.client.CoreV1().Endpoints(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
 	err = kube.Named(e, p.service.Name, err)
 	switch {
-	case kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
+	case endpointsKind.absent(err, p.service.Name):
 		return nil, nil, nil
 	case err != nil:
-		return nil, nil, requestError(ctx, "get", fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"),
-			err)
+		return nil, nil, endpointsKind.failed(ctx, "get", p.service, err)
 	case e.Labels[legacyManagedBy] != ManagedBy:
 		return nil, fmt.Errorf("endpoints: Endpoints %v: %w: it lacks the label %s=%s", p.service, ErrForeign,
 			legacyManagedBy, ManagedBy), nil
@@ -129,6 +125,10 @@ func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint
 	return writes, errors.Join(errs...)
 }
 
+func (p *publisher) at(slice string) types.NamespacedName {
+	return types.NamespacedName{Namespace: p.service.Namespace, Name: slice}
+}
+
 // write applies a change of a slice.
 func (p *publisher) write(ctx context.Context, c change) error {
 	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)
@@ -155,10 +155,10 @@ func (p *publisher) write(ctx context.Context, c change) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return p.explainExisting(ctx, name)
-	case apierrors.IsConflict(err), kube.Absent(err, discoveryv1.Resource("endpointslices"), name):
+	case apierrors.IsConflict(err), endpointSlices.absent(err, name):
 		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
 	case err != nil:
-		return requestError(ctx, verb, about, discoveryv1.Resource("endpointslices"), err)
+		return endpointSlices.failed(ctx, verb, p.at(name), err)
 	}
 	return nil
 }
@@ -169,10 +169,10 @@ func (p *publisher) explainExisting(ctx context.Context, name string) error {
 	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
 	err = kube.Named(s, name, err)
 	switch {
-	case kube.Absent(err, discoveryv1.Resource("endpointslices"), name), err == nil && p.ours(s):
+	case endpointSlices.absent(err, name), err == nil && p.ours(s):
 		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
 	case err != nil:
-		return requestError(ctx, "get", about, discoveryv1.Resource("endpointslices"), err)
+		return endpointSlices.failed(ctx, "get", p.at(name), err)
 	}
 	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign,
 		discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
@@ -192,10 +192,10 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 	err = kube.Named(answer, p.service.Name, err)
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err),
-		kube.Absent(err, corev1.Resource("endpoints"), p.service.Name):
+		endpointsKind.absent(err, p.service.Name):
 		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
 	case err != nil:
-		return requestError(ctx, verb, fmt.Sprintf("Endpoints %v", p.service), corev1.Resource("endpoints"), err)
+		return endpointsKind.failed(ctx, verb, p.service, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
@@ -21,14 +22,14 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	}
 	ctx, cancel := r.share(ctx)
 	defer cancel()
-	about := fmt.Sprintf("ConfigMap %s/%s", r.config.Namespace, r.config.Settings)
+	at := types.NamespacedName{Namespace: r.config.Namespace, Name: r.config.Settings}
 	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
 	if err != nil {
-		return requestError(ctx, "get", about, corev1.Resource("configmaps"), err)
+		return configMaps.failed(ctx, "get", at, err)
 	}
 	d, err := parseSetting(m.Data)
 	if err != nil {
-		return fmt.Errorf("endpoints: %s: %w", about, err)
+		return fmt.Errorf("endpoints: ConfigMap %v: %w", at, err)
 	}
 	if d != r.settings.expireAfter {
 		r.settings.expireAfter = d

@@ -274,8 +274,7 @@ func (c *candidate) permanent(err error) bool {
 	case isLostRace(err), errors.Is(err, errNoEffect):
 		return false
 	}
-	var access *accessError
-	return !errors.As(err, &access)
+	return !errors.As(err, new(*kube.RequestError))
 }
 
 // noteFailure logs how an attempt has ended, and calls the hook. It logs neither lost races nor

@@ -69,17 +69,16 @@ func newCluster(c config) *cluster {
 }
 
 // do sends a request. Its error describes the request.
-func (k *cluster) do(ctx context.Context, e accessError, request func(context.Context) error) error {
+func (k *cluster) do(ctx context.Context, needs kube.Right, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := request(ctx)
-	k.noteRefusal(e.Verb+" "+e.Resource, kube.RoleMissing(err))
+	k.noteRefusal(needs.Verb+" "+needs.Resource.Resource, kube.RoleMissing(err))
 	k.noteRefusal(credentials, kube.Unauthorized(err))
 	if err == nil {
 		return nil
 	}
-	e.Err = err
-	return &e
+	return &kube.RequestError{Right: needs, Err: err}
 }
 
 func (k *cluster) noteRefusal(key string, refused bool) {
@@ -105,21 +104,21 @@ func (k *cluster) rejectedFor(err error) time.Duration {
 }
 
 // write sends a request that changes something. The end of ctx does not cancel it at once.
-func (k *cluster) write(ctx context.Context, e accessError, request func(context.Context) error) error {
+func (k *cluster) write(ctx context.Context, needs kube.Right, request func(context.Context) error) error {
 	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(writeGrace, cancel) })
 	defer stop()
-	return k.do(bounded, e, request)
+	return k.do(bounded, needs, request)
 }
 
 // refusedFor returns for how long RBAC has refused the request of err, or 0 if err is no refusal.
 func (k *cluster) refusedFor(err error) time.Duration {
-	var access *accessError
-	if !errors.As(err, &access) || !kube.RoleMissing(access.Err) {
+	var failed *kube.RequestError
+	if !errors.As(err, &failed) || !kube.RoleMissing(failed.Err) {
 		return 0
 	}
-	r := k.refused[access.Verb+" "+access.Resource]
+	r := k.refused[failed.Verb+" "+failed.Resource.Resource]
 	return r.last.Sub(r.first)
 }
 
@@ -140,18 +139,19 @@ func (k *cluster) sayOnce(what string, fields ...zap.Field) {
 	}
 }
 
-// object returns the accessError of a request about one object.
-func (k *cluster) object(verb, group, resource, name string) accessError {
-	return accessError{Verb: verb, Group: group, Resource: resource, Namespace: k.config.namespace, Name: name}
+// right returns what a request about one object needs, or one about all objects if name is empty.
+func (k *cluster) right(verb, group, resource, name string) kube.Right {
+	of := schema.GroupResource{Group: group, Resource: resource}
+	return kube.Right{Verb: verb, Resource: of, Namespace: k.config.namespace, Name: name}
 }
 
 // read sends a get. found is false only if the API server states that the object does not exist.
 func read[T metav1.Object](
-	ctx context.Context, k *cluster, about accessError, get func(context.Context) (T, error),
+	ctx context.Context, k *cluster, needs kube.Right, get func(context.Context) (T, error),
 ) (o T, found bool, err error) {
-	err = k.do(ctx, about, func(ctx context.Context) (err error) {
+	err = k.do(ctx, needs, func(ctx context.Context) (err error) {
 		o, err = get(ctx)
-		return kube.Named(o, about.Name, err)
+		return kube.Named(o, needs.Name, err)
 	})
 	if absent(err) {
 		return o, false, nil
@@ -161,8 +161,8 @@ func read[T metav1.Object](
 
 // lock reads the lock. It returns nil if the lock does not exist.
 func (k *cluster) lock(ctx context.Context) (*lock, error) {
-	about := k.object("get", k.group, k.kind, k.config.lock)
-	o, found, err := read(ctx, k, about, func(ctx context.Context) (metav1.Object, error) {
+	needs := k.right("get", k.group, k.kind, k.config.lock)
+	o, found, err := read(ctx, k, needs, func(ctx context.Context) (metav1.Object, error) {
 		return k.locks.get(ctx, k.config.lock)
 	})
 	if !found {
@@ -176,7 +176,7 @@ func (k *cluster) lock(ctx context.Context) (*lock, error) {
 }
 
 func (k *cluster) createLock(ctx context.Context, me podID, labelled bool) error {
-	return k.write(ctx, k.object("create", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
+	return k.write(ctx, k.right("create", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
 		_, err := k.locks.create(ctx, lockMeta(k.config, me, labelled))
 		return err
 	})
@@ -188,15 +188,15 @@ func (k *cluster) deleteLock(ctx context.Context, l lock) error {
 		UID:             ptr.To(l.uid),
 		ResourceVersion: ptr.To(l.version),
 	}}
-	return k.write(ctx, k.object("delete", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
+	return k.write(ctx, k.right("delete", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
 		return k.locks.delete(ctx, k.config.lock, options)
 	})
 }
 
 // pod reads a Pod. It returns nil if no Pod has this name.
 func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
-	about := k.object("get", "", "pods", name)
-	pod, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Pod, error) {
+	needs := k.right("get", "", "pods", name)
+	pod, found, err := read(ctx, k, needs, func(ctx context.Context) (*corev1.Pod, error) {
 		return k.config.client.CoreV1().Pods(k.config.namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if !found {
@@ -209,7 +209,7 @@ func (k *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 // refuses.
 func (k *cluster) labelled(ctx context.Context) (pods []corev1.Pod, listed bool, err error) {
 	var list *corev1.PodList
-	err = k.do(ctx, k.object("list", "", "pods", ""), func(ctx context.Context) (err error) {
+	err = k.do(ctx, k.right("list", "", "pods", ""), func(ctx context.Context) (err error) {
 		list, err = k.config.client.CoreV1().Pods(k.config.namespace).List(ctx,
 			metav1.ListOptions{LabelSelector: k.label})
 		if err == nil && (list.ResourceVersion == "" || list.Continue != "") {
@@ -261,7 +261,7 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 	if err != nil {
 		return fmt.Errorf("patch pod %s: %w", me.Name, err)
 	}
-	return k.write(ctx, k.object("patch", "", "pods", me.Name), func(ctx context.Context) error {
+	return k.write(ctx, k.right("patch", "", "pods", me.Name), func(ctx context.Context) error {
 		_, err := k.config.client.CoreV1().Pods(k.config.namespace).Patch(ctx, me.Name, types.MergePatchType, body,
 			metav1.PatchOptions{})
 		return err
@@ -270,8 +270,8 @@ func (k *cluster) patch(ctx context.Context, me *corev1.Pod, metadata map[string
 
 // node reads the state of a node.
 func (k *cluster) node(ctx context.Context, name string) (nodeState, error) {
-	about := accessError{Verb: "get", Resource: "nodes", Name: name}
-	node, found, err := read(ctx, k, about, func(ctx context.Context) (*corev1.Node, error) {
+	needs := kube.Right{Verb: "get", Resource: corev1.Resource("nodes"), Name: name}
+	node, found, err := read(ctx, k, needs, func(ctx context.Context) (*corev1.Node, error) {
 		return k.config.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	})
 	switch {
@@ -296,17 +296,16 @@ func (k *cluster) watch(ctx context.Context, w watchable) (watch.Interface, erro
 		// connection.
 		TimeoutSeconds: ptr.To(int64((watchTimeout + time.Minute) / time.Second)),
 	}
-	about, open := k.object("watch", "", w.resource, w.name), k.config.client.CoreV1().Pods(k.config.namespace).Watch
+	needs, open := k.right("watch", "", w.resource, w.name), k.config.client.CoreV1().Pods(k.config.namespace).Watch
 	switch w.resource {
 	case "nodes":
-		about.Namespace, open = "", k.config.client.CoreV1().Nodes().Watch
+		needs.Namespace, open = "", k.config.client.CoreV1().Nodes().Watch
 	case k.kind:
-		about.Group, open = k.group, k.locks.watch
+		needs.Resource.Group, open = k.group, k.locks.watch
 	}
 	stream, err := open(ctx, options)
 	if err != nil {
-		about.Err = err
-		return nil, &about
+		return nil, &kube.RequestError{Right: needs, Err: err}
 	}
 	return stream, nil
 }

@@ -2,10 +2,8 @@ package leaderforlife
 
 import (
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -30,50 +28,9 @@ var (
 	ErrForeignLock = errors.New("leaderforlife: not a lock for life")
 )
 
-// accessError is a failed request.
-type accessError struct {
-	Verb     string // as in RBAC
-	Group    string // API group; empty for the core
-	Resource string
-	// Namespace and Name of the object. Name is empty for a list, Namespace for nodes.
-	Namespace, Name string
-	Err             error
-}
-
-// Error names the verb, the object, and the right to grant if that is missing.
-func (e *accessError) Error() string {
-	object := e.Resource
-	if e.Name != "" {
-		object += " " + e.Name
-	}
-	if e.Namespace != "" {
-		object += " in namespace " + e.Namespace
-	}
-	switch {
-	case apierrors.IsForbidden(e.Err) && !kube.Stated(e.Err):
-		return fmt.Sprintf("%s %s: this 403 is not from the API server: %v", e.Verb, object, e.Err)
-	case e.Verb != "create" && e.Name != "" && apierrors.IsNotFound(e.Err) && !e.absent():
-		return fmt.Sprintf("%s %s: this 404 does not prove that the object is gone "+
-			"(it is a proxy's, or of an API server that does not serve %s): %v", e.Verb, object, e.Resource, e.Err)
-	}
-	return kube.RequestError(e.Verb, object, e.resource(), e.Err).Error()
-}
-
-// Unwrap returns the API error.
-func (e *accessError) Unwrap() error { return e.Err }
-
-// absent reports whether the API server states that the object does not exist.
-func (e *accessError) absent() bool {
-	return kube.Absent(e.Err, e.resource(), e.Name)
-}
-
-func (e *accessError) resource() schema.GroupResource {
-	return schema.GroupResource{Group: e.Group, Resource: e.Resource}
-}
-
 func absent(err error) bool {
-	var access *accessError
-	return errors.As(err, &access) && access.absent()
+	var failed *kube.RequestError
+	return errors.As(err, &failed) && failed.Absent()
 }
 
 // alreadyExists reports whether the API server states that the object to create exists.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Keys of the extra user info that names the Pod of a mounted token.
@@ -67,7 +69,7 @@ func (k *cluster) tokenPod(ctx context.Context) (podID, error) {
 		return podID{}, nil
 	}
 	var me *authenticationv1.SelfSubjectReview
-	err := k.do(ctx, accessError{Verb: "create", Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
+	err := k.do(ctx, kube.Right{Verb: "create", Resource: authenticationv1.Resource("selfsubjectreviews")},
 		func(ctx context.Context) (err error) {
 			me, err = k.config.client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
 				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})

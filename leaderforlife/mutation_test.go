@@ -31,13 +31,13 @@ var mutations = []mutation.Mutation{
 		Caught: "TestLockIsReadBeforeTheLabelledPods",
 	},
 	{
-		Name: "every 404 says that there is none", File: "errors.go",
-		Old: "	return kube.Absent(e.Err", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err",
+		Name: "every 404 says that there is none", File: "../internal/kube/request.go",
+		Old: "{ return Absent(e.Err", New: "{ return apierrors.IsNotFound(e.Err) || Absent(e.Err",
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
 	},
 	{
-		Name: "every 404 says so, in a simulation", File: "errors.go",
-		Old: "	return kube.Absent(e.Err", New: "	return apierrors.IsNotFound(e.Err) || kube.Absent(e.Err",
+		Name: "every 404 says so, in a simulation", File: "../internal/kube/request.go",
+		Old: "{ return Absent(e.Err", New: "{ return apierrors.IsNotFound(e.Err) || Absent(e.Err",
 		Caught: "TestSimulatedLeaders",
 	},
 	{
@@ -47,7 +47,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "any answer to a read is the object", File: "cluster.go",
-		Old: "return kube.Named(o, about.Name, err)", New: "return err",
+		Old: "return kube.Named(o, needs.Name, err)", New: "return err",
 		Caught: "TestOddAnswerDoesNotMakeTwoLeaders",
 	},
 	{

@@ -61,14 +61,10 @@ func (s *session) checkPlace(ctx context.Context, index int, namespace string) e
 		case err == nil, ctx.Err() != nil:
 			return true
 		case kube.Forbidden(err):
-			gr, where := s.graph.All[index].GVR.GroupResource(), "in all namespaces"
-			if namespace != "" {
-				where = "in namespace " + namespace
-			} else if !s.graph.All[index].Namespaced {
-				where = "by a ClusterRole"
-			}
-			errs = append(errs, fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q "+
-				"%s: %w", verb, gr, verb, gr.Resource, gr.Group, where, err))
+			gr := s.graph.All[index].GVR.GroupResource()
+			errs = append(errs, &kube.RequestError{
+				Right: kube.Right{Verb: verb, Resource: gr, Namespace: namespace}, Object: gr.String(), Err: err,
+			})
 			return false
 		}
 		return true // may be temporary

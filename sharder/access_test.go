@@ -61,7 +61,7 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 			require.NoError(t, err)
 			assert.ErrorContains(t, s.Run(t.Context()),
 				`sharder: not allowed to `+verb+` configmaps: grant the verb "`+verb+
-					`" on resource configmaps of API group "" in all namespaces`)
+					`" on resource configmaps of API group "" by a ClusterRole`)
 		}
 		kube, meta := fakes(t)
 		meta.PrependWatchReactor("configmaps", func(clienttesting.Action) (bool, watch.Interface, error) {
@@ -79,10 +79,10 @@ func TestMissingPermissionsOnTheObjectsAreErrorsAtStart(t *testing.T) {
 func TestMissingPermissionsOnLeasesAndHistoryAreErrorsAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for resource, want := range map[string]string{
-			"leases": `sharder: not allowed to list the shards' Leases: grant the verb "list" on resource leases ` +
-				`of API group coordination.k8s.io in namespace ns`,
+			"leases": `sharder: not allowed to list the shards' Leases in namespace ns: grant the verb "list" on ` +
+				`resource leases of API group "coordination.k8s.io" in namespace ns`,
 			"configmaps": `sharder: not allowed to get ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant ` +
-				`the verb "get" on resource configmaps in namespace ns`,
+				`the verb "get" on resource configmaps of API group "" in namespace ns`,
 		} {
 			kube, meta := fakes(t)
 			kube.PrependReactor("*", resource, forbidden)
@@ -112,7 +112,7 @@ func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
 		began := time.Now()
 		assert.ErrorContains(t, s.Run(t.Context()),
 			`sharder: not allowed to create ConfigMap ns/r.ring.bellwether.dev, the ring's history: grant the verb `+
-				`"create" on resource configmaps in namespace ns`)
+				`"create" on resource configmaps of API group "" in namespace ns`)
 		release()
 		assert.NoError(t, <-released)
 		assert.GreaterOrEqual(t, time.Since(began), 15*time.Second, "roles may still be on their way")

@@ -332,14 +332,14 @@ func (s *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*met
 	return o, err
 }
 
-// failed adds the request to an error, and the missing right if the server refused it.
+// failed adds the request to an error.
 func (s *session) failed(verb string, r protocol.Ref, err error) error {
-	gr := s.graph.All[r.Resource].GVR.GroupResource()
-	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s %s: grant the verb %q on resource %s of API group %q: %w", verb, gr, verb,
-			gr.Resource, gr.Group, err)
+	of := s.graph.All[r.Resource]
+	needs := kube.Right{
+		Verb: verb, Resource: of.GVR.GroupResource(), Namespace: of.WatchedNamespace(r.Namespace), Name: r.Name,
 	}
-	return fmt.Errorf("%s %s %s/%s: %w", verb, gr, r.Namespace, r.Name, err)
+	object := fmt.Sprintf("%s %s/%s", needs.Resource, r.Namespace, r.Name)
+	return &kube.RequestError{Right: needs, Object: object, Err: err}
 }
 
 func (s *session) log(r protocol.Ref) *zap.Logger {

@@ -77,14 +77,13 @@ func (l *historyStore) absent(err error) bool {
 	return kube.Absent(err, corev1.Resource("configmaps"), HistoryName(l.ring))
 }
 
-// failed adds the request to an error, and the missing right if the server refused it.
+// failed adds the request to an error.
 func (l *historyStore) failed(verb string, err error) error {
-	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s ConfigMap %s/%s, the ring's history: grant the verb %q on resource "+
-			"configmaps in namespace %s: %w",
-			verb, l.namespace, HistoryName(l.ring), verb, l.namespace, err)
+	name := HistoryName(l.ring)
+	return &kube.RequestError{
+		Right:  kube.Right{Verb: verb, Resource: corev1.Resource("configmaps"), Namespace: l.namespace, Name: name},
+		Object: fmt.Sprintf("ConfigMap %s/%s, the ring's history", l.namespace, name), Err: err,
 	}
-	return fmt.Errorf("%s ConfigMap %s/%s, the ring's history: %w", verb, l.namespace, HistoryName(l.ring), err)
 }
 
 // assume sets a history that is not stored yet.

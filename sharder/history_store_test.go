@@ -115,5 +115,5 @@ func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 func TestAnErrorOfTheHistorySaysWhatToGrant(t *testing.T) {
 	l := &historyStore{namespace: testNamespace, ring: testRing}
 	err := l.failed("update", refusal("update", corev1.Resource("configmaps")))
-	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps in namespace ns`)
+	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps of API group "" in namespace ns`)
 }

@@ -94,14 +94,12 @@ func (ls *shardLeases) list(ctx context.Context) (version string, err error) {
 	return version, nil
 }
 
-// failed adds the request to an error, and the missing right if the server refused it.
+// failed adds the request to an error.
 func (ls *shardLeases) failed(verb string, err error) error {
-	if kube.RoleMissing(err) {
-		return fmt.Errorf("not allowed to %s the shards' Leases: grant the verb %q on resource leases of API group "+
-			"coordination.k8s.io in namespace %s: %w",
-			verb, verb, ls.namespace, err)
+	return &kube.RequestError{
+		Right:  kube.Right{Verb: verb, Resource: coordinationv1.Resource("leases"), Namespace: ls.namespace},
+		Object: "the shards' Leases in namespace " + ls.namespace, Err: err,
 	}
-	return fmt.Errorf("%s the shards' Leases in namespace %s: %w", verb, ls.namespace, err)
 }
 
 func (ls *shardLeases) tell() {

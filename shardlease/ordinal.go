@@ -147,7 +147,7 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 			return l, nil
 		case err == nil:
 			c.refused, pause = clock.Reading{}, c.backoff()
-		case !errors.As(err, new(*leasehold.AccessError)):
+		case !errors.As(err, new(*kube.RequestError)):
 			return nil, err
 		case !kube.AccessDenied(err): // the refusals before, if any, were not for good
 			c.refused = clock.Reading{}
@@ -205,10 +205,8 @@ func (c *claimant) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 		LabelSelector: labels.SelectorFromSet(labels.Set{RingLabel: c.config.Ring}).String(),
 	})
 	if err = kube.Versioned(list, err); err != nil {
-		err = &leasehold.AccessError{
-			Verb:  "list",
-			Lease: types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, Err: err,
-		}
+		err = leasehold.RequestError("list",
+			types.NamespacedName{Namespace: c.config.Namespace, Name: c.config.Ring + "-*"}, err)
 	}
 	if ctx.Err() == nil {
 		c.failures.Note("list", err, "a name cannot be claimed yet, retrying", "")

@@ -3,15 +3,47 @@ package kube
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// RequestError returns err with the verb and the object of the failed request. If [RoleMissing], it
-// also names the verb to grant.
-func RequestError(verb string, object any, resource schema.GroupResource, err error) error {
-	if !RoleMissing(err) {
-		return fmt.Errorf("%s %v: %w", verb, object, err)
-	}
-	return fmt.Errorf("not allowed to %s %v: grant the verb %q on resource %s of API group %q: %w",
-		verb, object, verb, resource.Resource, resource.Group, err)
+// RequestError is a failed request. It embeds the right that the request needs, with the name of the
+// object unless it is about several.
+type RequestError struct {
+	Right
+	Object string // for messages, such as Lease ns/a. Default: composed from the right
+	Err    error
 }
+
+// Error names the verb, the object, and the right to grant if that is missing.
+func (e *RequestError) Error() string {
+	object := e.Object
+	if object == "" {
+		object = e.Resource.Resource
+		if e.Name != "" {
+			object += " " + e.Name
+		}
+		if e.Namespace != "" {
+			object += " in namespace " + e.Namespace
+		}
+	}
+	switch {
+	case RoleMissing(e.Err):
+		return fmt.Sprintf("not allowed to %s %s: grant the verb %q %s: %v", e.Verb, object, e.Verb, e.place(), e.Err)
+	case Unauthorized(e.Err):
+		return fmt.Sprintf("%s %s: the API server does not accept the credentials of this process: %v",
+			e.Verb, object, e.Err)
+	case apierrors.IsForbidden(e.Err) && !Stated(e.Err):
+		return fmt.Sprintf("%s %s: this 403 is not from the API server: %v", e.Verb, object, e.Err)
+	case e.Verb != "create" && e.Name != "" && apierrors.IsNotFound(e.Err) && !e.Absent():
+		return fmt.Sprintf("%s %s: this 404 does not prove that the object is gone "+
+			"(it is a proxy's, or of an API server that does not serve %s): %v", e.Verb, object, e.Resource.Resource,
+			e.Err)
+	}
+	return fmt.Sprintf("%s %s: %v", e.Verb, object, e.Err)
+}
+
+// Unwrap returns the API error.
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// Absent reports whether the API server states that the object does not exist.
+func (e *RequestError) Absent() bool { return Absent(e.Err, e.Resource, e.Name) }

@@ -98,16 +98,21 @@ func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bo
 	return review.Status.Allowed, nil
 }
 
+// place returns where a right is granted.
+func (r Right) place() string {
+	where := "in namespace " + r.Namespace
+	if r.Namespace == "" {
+		where = "by a ClusterRole"
+	}
+	return fmt.Sprintf("on resource %s of API group %q %s", r.Resource.Resource, r.Resource.Group, where)
+}
+
 // Grants returns what to grant, in one line, or "" if nothing is missing.
 func Grants(rights []Right) string {
-	type place struct {
-		schema.GroupResource
-		namespace string
-	}
-	var places []place
-	verbs := map[place][]string{}
+	var places []string
+	verbs := map[string][]string{}
 	for _, r := range rights {
-		at := place{r.Resource, r.Namespace}
+		at := r.place()
 		if verbs[at] == nil {
 			places = append(places, at)
 		}
@@ -115,14 +120,8 @@ func Grants(rights []Right) string {
 			verbs[at] = append(verbs[at], r.Verb)
 		}
 	}
-	grants := make([]string, len(places))
 	for i, at := range places {
-		where := "in namespace " + at.namespace
-		if at.namespace == "" {
-			where = "by a ClusterRole"
-		}
-		grants[i] = fmt.Sprintf("%s on resource %s of API group %q %s", strings.Join(verbs[at], ", "), at.Resource,
-			at.Group, where)
+		places[i] = strings.Join(verbs[at], ", ") + " " + at
 	}
-	return strings.Join(grants, "; ")
+	return strings.Join(places, "; ")
 }

@@ -124,7 +124,7 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 }
 
 // Wait waits until it has taken the lease. It returns the error of ctx when ctx ends, the reason
-// why a record is unfit (such as ErrCoordinated), or an *AccessError when RBAC has refused one
+// why a record is unfit (such as ErrCoordinated), or a *kube.RequestError when RBAC has refused one
 // request, or the API server the credentials, for a lease duration.
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()

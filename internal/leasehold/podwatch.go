@@ -122,7 +122,8 @@ func (w *Witness) follow(ctx context.Context, n lease.PodProcess) (ended bool, e
 	events, err := kube.Watch(own(ctx), w.clock, w.timing.RenewInterval(),
 		func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
 	if err != nil {
-		return false, kube.RequestError("watch", "Pod "+n.Lease.Namespace+"/"+n.Pod, corev1.Resource("pods"), err)
+		needs := kube.Right{Verb: "watch", Resource: corev1.Resource("pods"), Namespace: n.Lease.Namespace, Name: n.Pod}
+		return false, &kube.RequestError{Right: needs, Object: "Pod " + n.Lease.Namespace + "/" + n.Pod, Err: err}
 	}
 	defer events.Stop()
 	for {

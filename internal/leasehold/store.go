@@ -3,7 +3,6 @@ package leasehold
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -48,29 +47,13 @@ func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	}
 }
 
-// AccessError is a failed request on a Lease.
-type AccessError struct {
-	Verb  string // as in RBAC
-	Lease types.NamespacedName
-	Err   error
-}
-
-// Error names the verb, the Lease, and the right to grant if that is missing.
-func (e *AccessError) Error() string {
-	if kube.RoleMissing(e.Err) {
-		return fmt.Sprintf("not allowed to %s Lease %s: grant the verb %q on resource leases of API group "+
-			"coordination.k8s.io in namespace %s: %v",
-			e.Verb, e.Lease, e.Verb, e.Lease.Namespace, e.Err)
+// RequestError returns the error of a request on a Lease.
+func RequestError(verb string, lease types.NamespacedName, err error) error {
+	return &kube.RequestError{
+		Right:  kube.Right{Verb: verb, Resource: leases, Namespace: lease.Namespace, Name: lease.Name},
+		Object: "Lease " + lease.String(), Err: err,
 	}
-	if kube.Unauthorized(e.Err) {
-		return fmt.Sprintf("%s Lease %s: the API server does not accept the credentials of this process: %v",
-			e.Verb, e.Lease, e.Err)
-	}
-	return fmt.Sprintf("%s Lease %s: %v", e.Verb, e.Lease, e.Err)
 }
-
-// Unwrap returns the API error.
-func (e *AccessError) Unwrap() error { return e.Err }
 
 // Get reads the record consistently. An absent Lease is not an error.
 func (s *Store) Get(ctx context.Context, timeout time.Duration) (lease.Record, error) {
@@ -127,7 +110,7 @@ func (s *Store) ask(ctx context.Context, verb string, request func(context.Conte
 	case ctx.Err() != nil: // a better reason than a cancelled context
 		err = answers.explain(context.Cause(ctx))
 	}
-	return nil, &AccessError{verb, s.Name, err}
+	return nil, RequestError(verb, s.Name, err)
 }
 
 // note handles the end of a request, and logs failures by verb.
@@ -167,11 +150,11 @@ func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
 // RefusedFor returns how long the API server has not permitted the verb of err; zero if err is
 // another error.
 func (s *Store) RefusedFor(err error) time.Duration {
-	var access *AccessError
-	if !errors.As(err, &access) || !kube.AccessDenied(access.Err) {
+	var failed *kube.RequestError
+	if !errors.As(err, &failed) || !kube.AccessDenied(failed.Err) {
 		return 0
 	}
-	r := s.refused[access.Verb]
+	r := s.refused[failed.Verb]
 	return r.last.SinceAtLeast(r.first)
 }
 
@@ -193,7 +176,7 @@ func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Durati
 		err = answers.explain(err)
 	}
 	if err != nil {
-		err = &AccessError{"watch", s.Name, err}
+		err = RequestError("watch", s.Name, err)
 	}
 	if ctx.Err() == nil {
 		s.noteWatch(err)

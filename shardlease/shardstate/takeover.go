@@ -62,10 +62,8 @@ func TakeOver(ctx context.Context, client kubernetes.Interface, a Takeover) (*co
 		l, err = leases.Update(ctx, a.lease, metav1.UpdateOptions{})
 	}
 	if err = kube.Named(l, a.lease.Name, err); err != nil {
-		return nil, &leasehold.AccessError{
-			Verb:  verb,
-			Lease: types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, Err: err,
-		}
+		return nil, leasehold.RequestError(verb,
+			types.NamespacedName{Namespace: a.lease.Namespace, Name: a.lease.Name}, err)
 	}
 	return l, nil
 }
@@ -94,7 +92,7 @@ func Delete(ctx context.Context, client kubernetes.Interface, c Deletion) error 
 	err := client.CoordinationV1().Leases(c.lease.Namespace).Delete(ctx, c.lease.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.uid, ResourceVersion: &c.rv}})
 	if err != nil {
-		return &leasehold.AccessError{Verb: "delete", Lease: c.lease, Err: err}
+		return leasehold.RequestError("delete", c.lease, err)
 	}
 	return nil
 }

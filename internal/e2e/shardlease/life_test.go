@@ -183,7 +183,7 @@ func TestWhatIsWrongIsSaidAtStart(t *testing.T) {
 		shard := c.startAs("a")
 		c.requireExit(shard, 1)
 		c.requireLog(shard, `shardlease: not allowed to get Lease `+c.namespace+`/a: grant the verb "get" on `+
-			`resource leases of API group coordination.k8s.io`)
+			`resource leases of API group "coordination.k8s.io" in namespace `+c.namespace)
 	})
 	t.Run("throttled client", func(t *testing.T) {
 		t.Parallel()
