@@ -94,7 +94,7 @@ func compose(metadata agent.Metadata, action string, parameters agent.Parameters
 				continue
 			}
 		}
-		line, err := nodeconfig.Format([]nodeconfig.Entry{{Name: parameter.Name, Value: value}})
+		line, err := nodeconfig.Format(parameter.Name, value)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -1,8 +1,8 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,12 +43,16 @@ var withinDevice = []string{"switch", "managed", "target", "suborg", "systems_ur
 // knownAgent is metadata prepared for lookups. Its names are in normal form.
 type knownAgent struct {
 	agent.Metadata
+	err        error             // why there is no metadata
 	current    map[string]string // from any name to the present one
 	parameters map[string]agent.ParameterSpec
 	ambiguous  map[string]bool
 }
 
 func index(a agent.Metadata) *knownAgent {
+	if a.MinSettle <= 0 {
+		a.MinSettle = fallbackSettle
+	}
 	k := &knownAgent{
 		Metadata:   a,
 		current:    map[string]string{},
@@ -64,9 +68,7 @@ func index(a agent.Metadata) *knownAgent {
 	for _, p := range a.Parameters {
 		today := p.Name
 		for range newer { // bounded, because names may obsolete each other
-			if next, ok := newer[today]; ok {
-				today = next
-			}
+			today = cmp.Or(newer[today], today)
 		}
 		if today == p.Name {
 			k.parameters[p.Name] = p
@@ -88,81 +90,46 @@ func index(a agent.Metadata) *knownAgent {
 	return k
 }
 
-// minSettle returns the shortest permitted settle time.
-func (k *knownAgent) minSettle() time.Duration {
-	if k.MinSettle > 0 {
-		return k.MinSettle
-	}
-	return fallbackSettle
-}
-
 // identifies reports whether a parameter, by its present name, determines what is switched.
 func (k *knownAgent) identifies(parameter string) bool {
-	for _, name := range append([]string{"ip", "ipport", "plug", "port_as_ip"}, withinDevice...) {
-		if k.current[name] == parameter {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(append([]string{"ip", "ipport", "plug", "port_as_ip"}, withinDevice...),
+		func(name string) bool { return k.current[name] == parameter })
 }
 
-// names returns all names of all parameters.
-func (k *knownAgent) names() []string {
-	return slices.Sorted(maps.Keys(k.current))
-}
+// Values of a Boolean.
+var truths, untruths = []string{"1", "yes", "on", "true"}, []string{"0", "no", "off", "false"}
 
 // flaw returns why a value is not of the parameter's type, or "" if it is.
 func flaw(p agent.ParameterSpec, value string) string {
-	switch p.Type {
-	case agent.TypeBoolean:
-		if !slices.Contains([]string{"1", "yes", "on", "true", "0", "no", "off", "false"}, strings.ToLower(value)) {
-			return "must be 1, yes, on, true, 0, no, off or false"
-		}
-	case agent.TypeInteger:
-		if n, err := strconv.ParseInt(value, 10, 32); err != nil || strconv.FormatInt(n, 10) != value {
-			return "must be a whole number"
-		}
-	case agent.TypeSecond:
-		if n, err := strconv.ParseInt(value, 10, 32); err != nil || strconv.FormatInt(n, 10) != value || n < 0 {
-			return "must be a whole number of seconds"
-		}
-	case agent.TypeSelect:
-		if len(p.Options) > 0 && !slices.Contains(p.Options, value) {
-			return fmt.Sprintf("must be one of %s", strings.Join(p.Options, ", "))
-		}
+	n, err := strconv.ParseInt(value, 10, 32)
+	whole := err == nil && strconv.FormatInt(n, 10) == value
+	switch {
+	case p.Type == agent.TypeBoolean && !slices.Contains(slices.Concat(truths, untruths), strings.ToLower(value)):
+		return "must be 1, yes, on, true, 0, no, off or false"
+	case p.Type == agent.TypeInteger && !whole:
+		return "must be a whole number"
+	case p.Type == agent.TypeSecond && (!whole || n < 0):
+		return "must be a whole number of seconds"
+	case p.Type == agent.TypeSelect && len(p.Options) > 0 && !slices.Contains(p.Options, value):
+		return fmt.Sprintf("must be one of %s", strings.Join(p.Options, ", "))
 	}
 	return ""
 }
 
-// checked reports whether the type restricts the values.
-func checked(p agent.ParameterSpec) bool {
-	return p.Type == agent.TypeBoolean || p.Type == agent.TypeInteger || p.Type == agent.TypeSecond ||
-		p.Type == agent.TypeSelect
-}
+// typed are the types that restrict the values.
+var typed = []agent.ParameterType{agent.TypeBoolean, agent.TypeInteger, agent.TypeSecond, agent.TypeSelect}
 
-// truth returns the value of a Boolean.
-func truth(value string) bool {
-	return slices.Contains([]string{"1", "yes", "on", "true"}, strings.ToLower(value))
-}
+var (
+	passwords = []string{"pass", "pwd", "secret", "token", "apikey", "api_key", "community", "hexadecimal_kg"}
+	harmless  = []string{secretSuffix, "_script", "_file", "_path"}
+)
 
 // password reports whether a parameter, or a key that may be meant as one, belongs in a Secret.
 // Names of files and programs do not.
 func password(name string) bool {
 	name = normal(name)
-	for _, harmless := range []string{secretSuffix, "_script", "_file", "_path"} {
-		if strings.HasSuffix(name, harmless) {
-			return false
-		}
-	}
-	for _, part := range []string{
-		"pass", "pwd", "secret", "token", "apikey", "api_key", "community",
-		"hexadecimal_kg",
-	} {
-		if strings.Contains(name, part) {
-			return true
-		}
-	}
-	return false
+	return !slices.ContainsFunc(harmless, func(end string) bool { return strings.HasSuffix(name, end) }) &&
+		slices.ContainsFunc(passwords, func(part string) bool { return strings.Contains(name, part) })
 }
 
 // printable returns a value in a form that may be shown.

@@ -1,6 +1,7 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"maps"
 	"net"
 	"net/netip"
@@ -9,93 +10,80 @@ import (
 	"strings"
 )
 
-// assemble makes a device from values. It returns nil after an error that leaves the device
-// undetermined.
-func (s *subject) assemble(d *definition, agent *knownAgent, values map[string]setting) *Device {
-	device := &Device{Agent: agent.Name}
+// assemble adds the values of a method to its device. It returns false after an error that leaves the
+// device undetermined.
+func (s *subject) assemble(d *definition, device *Device) bool {
 	texts := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		v := values[name]
+	for _, name := range slices.Sorted(maps.Keys(d.values)) {
+		v := d.values[name]
 		if v.secret != nil {
 			device.Arguments = append(device.Arguments, Argument{name, Value{secret: *v.secret}})
 			continue
 		}
-		if text, ok := s.expand(name, v, agent); ok {
+		if text, ok := s.expand(name, v, d.agent); ok {
 			texts[name] = text
 			device.Arguments = append(device.Arguments, Argument{name, Value{text: &text, hidden: password(name)}})
 		}
 	}
-	hasPlug := s.checkRequired(d, agent, values)
-	if !s.identify(d, agent, values, texts, device) || !hasPlug {
-		return nil
-	}
-	return device
+	hasPlug := s.checkRequired(d)
+	return s.identify(d, device, texts) && hasPlug
 }
 
 // identify sets what distinguishes the device from others. It returns false if nothing does.
-func (s *subject) identify(
-	d *definition,
-	agent *knownAgent,
-	values map[string]setting,
-	texts map[string]string,
-	device *Device,
-) bool {
-	if plug := texts[agent.current["plug"]]; agent.isList(plug, texts["plug_separator"]) {
-		s.problem(values[agent.current["plug"]].at,
-			"plug must be one: devices were seen to switch the first of a list only", plug)
+func (s *subject) identify(d *definition, device *Device, texts map[string]string) bool {
+	agent, plug := d.agent, d.agent.current["plug"]
+	if agent.isList(texts[plug], texts["plug_separator"]) {
+		s.problem(d.values[plug].at, "plug must be one: devices were seen to switch the first of a list only",
+			texts[plug])
 	}
-	if !s.checkPortAsIP(agent, values, texts) {
+	if !s.checkPortAsIP(d, texts) {
 		return false
 	}
 	written := map[string]string{}
-	for name, v := range values {
+	for name, v := range d.values {
 		written[name] = v.value
 		if _, usable := texts[name]; !usable && agent.identifies(name) {
 			return false // already reported
 		}
 	}
-	at := agent.locate(texts)
+	at, general := agent.locate(texts), agent.locate(written)
 	if !at.known() {
-		s.problem(d.at, "method must say which device is meant: the agent's defaults are never used for "+
-			"that", "")
+		s.problem(d.at, "method must say which device is meant: the agent's defaults are never used for that", "")
 		return false
 	}
-	if general := agent.locate(written); s.general && !general.differs() {
+	if s.general && !general.contains("{{") {
 		s.problem(d.at, "address or plug must have a placeholder such as "+nodeNamePlaceholder+
 			" in a configuration of several nodes", strings.TrimSpace(at.address+" "+at.plug))
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
-	device.claimed = agent.locate(written).claimed()
-	device.Queue = device.Key
-	if at.address != "" {
-		device.Queue = agent.Name + " " + location{address: at.address, port: at.port}.String()
+	device.identity = device.Key
+	queue := device.Key
+	if at.address != "" { // otherwise the agent knows its plugs
+		queue = agent.Name + " " + location{address: at.address, port: at.port}.String()
+		// Two protocols do not share a port, so another agent on it is for the same device.
+		at.port = cmp.Or(at.port, agent.parameters[agent.current["ipport"]].Default)
+		device.identity = at.String()
 	}
-	if at.address == "" { // the agent knows its plugs
-		device.identity = device.Key
-		return true
-	}
-	// Two protocols do not share a port, so another agent on it is for the same device.
-	if at.port == "" {
-		at.port = agent.parameters[agent.current["ipport"]].Default
-	}
-	device.identity = at.String()
+	device.Queue = cmp.Or(device.Queue, queue)
+	// The node's name does not count, because names are unique.
+	device.claimed = general.contains(providerIDPlaceholder) || general.contains(instanceIDPlaceholder)
 	return true
 }
 
 // checkPortAsIP checks agents without plugs. They ignore their parameter plug or use it as the
 // address, whatever port_as_ip is.
-func (s *subject) checkPortAsIP(agent *knownAgent, values map[string]setting, texts map[string]string) bool {
-	portAsIP, plug := agent.current["port_as_ip"], agent.current["plug"]
-	_, hasPlug := values[plug]
-	given, isGiven := values[portAsIP]
+func (s *subject) checkPortAsIP(d *definition, texts map[string]string) bool {
+	portAsIP, plug := d.agent.current["port_as_ip"], d.agent.current["plug"]
+	given, isGiven := d.values[portAsIP]
+	_, hasPlug := d.values[plug]
 	switch {
 	case portAsIP == "":
-	case isGiven && !truth(texts[portAsIP]):
+	case isGiven && !slices.Contains(truths, strings.ToLower(texts[portAsIP])):
 		s.problem(given.at, portAsIP+" must be 1 or be left out: agents take 0 for 1", texts[portAsIP])
 		return false
 	case hasPlug && !isGiven:
-		s.problem(values[plug].at,
-			plug+" must be left out without "+portAsIP+"=1: "+agent.Name+" has no plugs, and ignores it", texts[plug])
+		s.problem(d.values[plug].at,
+			plug+" must be left out without "+portAsIP+"=1: "+d.agent.Name+" has no plugs, and ignores it", texts[plug])
 		return false
 	}
 	return true
@@ -114,16 +102,9 @@ func (l location) known() bool {
 	return !blank(l.address) || !l.asksForAddress && (!blank(l.plug) || len(l.within) > 0)
 }
 
-// differs reports whether it has a placeholder, so that it differs between nodes.
-func (l location) differs() bool {
-	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), "{{")
-}
-
-// claimed reports whether it has something that the node states about itself. The node's name does
-// not count, because names are unique.
-func (l location) claimed() bool {
-	all := l.address + l.port + l.plug + strings.Join(l.within, "")
-	return strings.Contains(all, providerIDPlaceholder) || strings.Contains(all, instanceIDPlaceholder)
+// contains reports whether a text, such as a placeholder, is a part of it.
+func (l location) contains(text string) bool {
+	return strings.Contains(l.address+l.port+l.plug+strings.Join(l.within, ""), text)
 }
 
 // String returns address:port/plug and the parameters within the device. Different locations have
@@ -139,9 +120,9 @@ func (l location) String() string {
 	case strings.Contains(address, ":"):
 		address = "[" + address + "]"
 	}
-	parts := []string{url.PathEscape(address), url.PathEscape(l.plug)}
-	for _, part := range l.within {
-		parts = append(parts, url.PathEscape(part))
+	parts := append([]string{address, l.plug}, l.within...)
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
 	}
 	return strings.Join(parts, "/")
 }
@@ -170,10 +151,6 @@ func (k *knownAgent) locate(texts map[string]string) location {
 
 // isList reports whether the agent would read a plug as several.
 func (k *knownAgent) isList(plug, separator string) bool {
-	return slices.ContainsFunc(
-		[]string{",", k.parameters["plug_separator"].Default, separator},
-		func(separator string) bool {
-			return separator != "" && strings.Contains(plug, separator)
-		},
-	)
+	return slices.ContainsFunc([]string{",", k.parameters["plug_separator"].Default, separator},
+		func(separator string) bool { return separator != "" && strings.Contains(plug, separator) })
 }

@@ -78,18 +78,15 @@ lanplus=1`,
 
 // What an agent gets on its standard input.
 func ExampleFormat() {
-	text, err := nodeconfig.Format([]nodeconfig.Entry{
-		{Name: "action", Value: "off"},
-		{Name: "plug", Value: "5"},
-		{Name: "password", Value: `"in quotes"`},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
+	for _, parameter := range [][2]string{
+		{"action", "off"}, {"plug", "5"}, {"password", `"in quotes"`}, {"plug", "5\naction=on"},
+	} {
+		line, err := nodeconfig.Format(parameter[0], parameter[1])
+		if err != nil {
+			fmt.Println(err)
+		}
+		fmt.Print(line)
 	}
-	fmt.Print(text)
-	_, err = nodeconfig.Format([]nodeconfig.Entry{{Name: "plug", Value: "5\naction=on"}})
-	fmt.Println(err)
 	// Output:
 	// action=off
 	// plug=5

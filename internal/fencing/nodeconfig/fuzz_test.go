@@ -82,7 +82,7 @@ func check(t *testing.T, p nodeconfig.Plan, facts string) {
 		require.GreaterOrEqual(t, d.Settle, agents[d.Agent].MinSettle)
 		target, err := d.Target(p.Node, secretValue)
 		require.NoError(t, err)
-		var entries []nodeconfig.Entry
+		var text strings.Builder
 		want := map[string]string{}
 		for _, name := range target.Parameters.Names() {
 			value, _ := target.Parameters.Get(name)
@@ -90,11 +90,11 @@ func check(t *testing.T, p nodeconfig.Plan, facts string) {
 			if !strings.Contains(facts, "{{") {
 				require.NotContains(t, value, "{{")
 			}
-			entries = append(entries, nodeconfig.Entry{Name: name, Value: value})
+			line, err := nodeconfig.Format(name, value)
+			require.NoError(t, err)
+			text.WriteString(line)
 			want[name] = value
 		}
-		text, err := nodeconfig.Format(entries)
-		require.NoError(t, err)
-		require.Equal(t, want, readAsAgent(text))
+		require.Equal(t, want, readAsAgent(text.String()))
 	}
 }

@@ -4,22 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 )
 
 // definition is a method with a device.
 type definition struct {
-	at      place
-	actions []Action
-	// device is nil if it is undetermined. Its parameters may be wrong even if it is set.
-	device      *Device
+	at          place
+	actions     []Action
 	mustSucceed bool
 	used        bool
+	agent       *knownAgent
+	values      map[string]setting // by the present names of the agent's parameters
+	// device is nil if it is undetermined. Its parameters may be wrong even if it is set.
+	device *Device
 }
 
-// define reads a method from the object.
-func (s *subject) define(name string, at place, entries []Entry) {
+// readMethod reads a method of the object.
+func (s *subject) readMethod(name string, at place, entries []entry) {
 	if other, defined := s.methods[name]; defined {
 		s.problem(at, "method must be defined once, and is "+other.at.key+" already", at.key)
 		return
@@ -28,14 +31,7 @@ func (s *subject) define(name string, at place, entries []Entry) {
 		s.problem(at, "method must not have the name of a built-in one", name)
 		return
 	}
-	d := &definition{at: at, mustSucceed: true}
-	s.methods[name] = d
-	if e, given := byKey(entries)["action"]; given {
-		d.actions = s.actions(at.of(e), e)
-	} else {
-		s.problem(at, "key action is required", "")
-	}
-	s.findDevice(d, entries)
+	s.methods[name] = s.define(at, entries)
 }
 
 // restart defines the built-in method whose agent is in the template for clouds.
@@ -44,35 +40,60 @@ func (s *subject) restart(at place) *definition {
 		return d
 	}
 	d := &definition{at: at, actions: []Action{Off, On}, mustSucceed: true}
-	s.methods[RestartInstance] = d
-	if _, exists := s.ConfigMaps[cloudTemplate]; !exists {
+	if _, exists := s.from.ConfigMaps[cloudTemplate]; exists {
+		d = s.define(at, []entry{
+			{at: at, key: "action", value: "reboot"},
+			{at: at, key: "template", value: cloudTemplate},
+			{at: at, key: "plug", name: "plug", value: instanceIDPlaceholder},
+		})
+	} else {
 		s.problemBecause(ErrNotConfigured, at,
 			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance)
-		return d
 	}
-	s.findDevice(d, []Entry{
-		{Key: "template", Name: "template", Value: cloudTemplate, Line: at.line},
-		{Key: "plug", Name: "plug", Value: instanceIDPlaceholder, Line: at.line},
-	})
+	s.methods[RestartInstance] = d
 	return d
 }
 
-// of returns the place of an entry.
-func (p place) of(e Entry) place {
-	p.line = e.Line
-	return p
-}
-
-func byKey(entries []Entry) map[string]Entry {
-	m := map[string]Entry{}
+func byKey(entries []entry) map[string]entry {
+	m := map[string]entry{}
 	for _, e := range entries {
-		m[e.Key] = e
+		m[e.key] = e
 	}
 	return m
 }
 
-func (s *subject) actions(at place, e Entry) []Action {
-	switch strings.ToLower(e.Value) {
+// define makes a method of its text, with the device that the text and its template determine.
+func (s *subject) define(at place, entries []entry) *definition {
+	d := &definition{at: at, mustSucceed: true, values: map[string]setting{}}
+	own := byKey(entries)
+	if e, given := own["action"]; given {
+		d.actions = s.actions(e)
+	} else {
+		s.problem(at, "key action is required", "")
+	}
+	var common []entry
+	if common, d.agent = s.source(at, own); d.agent == nil {
+		return d
+	}
+	for _, a := range d.actions {
+		if known := d.agent.Actions; len(known) > 0 &&
+			(!slices.Contains(known, string(a)) || !slices.Contains(known, "status")) {
+			s.problem(at, fmt.Sprintf("agent %s must know %s and status", d.agent.Name, a), strings.Join(known, ", "))
+		}
+	}
+	device := &Device{
+		Agent: d.agent.Name, Settle: max(defaultSettle, d.agent.MinSettle), OffIsProof: d.agent.OffIsProof,
+	}
+	s.readDevice(d, device, s.readTemplate(d, common), "agent_name", "name")
+	s.readDevice(d, device, entries, "template", "agent", "action")
+	if s.assemble(d, device) {
+		d.device = device
+	}
+	return d
+}
+
+func (s *subject) actions(e entry) []Action {
+	switch strings.ToLower(e.value) {
 	case "off":
 		return []Action{Off}
 	case "on":
@@ -80,85 +101,101 @@ func (s *subject) actions(at place, e Entry) []Action {
 	case "reboot", "cycle":
 		return []Action{Off, On}
 	}
-	s.problem(at, "action must be on, off, or reboot, which is off and on", e.Value)
+	s.problem(e.at, "action must be on, off, or reboot, which is off and on", e.value)
 	return nil
 }
 
 // noPlaceholder returns false if the value has one.
-func (s *subject) noPlaceholder(at place, value string) bool {
-	if strings.Contains(value, "{{") {
-		s.problem(at, "placeholders are replaced in the values of parameters only", value)
+func (s *subject) noPlaceholder(e entry) bool {
+	if strings.Contains(e.value, "{{") {
+		s.problem(e.at, "placeholders are replaced in the values of parameters only", e.value)
 		return false
 	}
 	return true
 }
 
-// findDevice determines the device of a method from the method and its template.
-func (s *subject) findDevice(d *definition, entries []Entry) {
-	template, agent := s.source(d, byKey(entries))
-	if agent == nil {
-		return
-	}
-	for _, a := range d.actions {
-		if len(agent.Actions) > 0 &&
-			(!slices.Contains(agent.Actions, string(a)) || !slices.Contains(agent.Actions, "status")) {
-			s.problem(d.at, fmt.Sprintf("agent %s must know %s and status", agent.Name, a),
-				strings.Join(agent.Actions, ", "))
-		}
-	}
-	values := map[string]setting{}
-	traits := traits{settle: max(defaultSettle, agent.minSettle()), offIsProof: agent.OffIsProof}
-	if template != nil {
-		s.readTemplate(*template, d, agent, values, &traits)
-	}
-	s.readParameters(d.at, entries, append([]string{"template", "agent", "action"}, traitKeys...), agent, values)
-	s.readTraits(d.at, entries, agent, &traits)
-	if d.device = s.assemble(d, agent, values); d.device != nil {
-		d.device.Settle, d.device.Timeout = traits.settle, traits.timeout
-		d.device.OffIsProof = traits.offIsProof
-		if traits.device != "" {
-			d.device.Queue = "device " + traits.device
-		}
-	}
-}
-
-// source returns the template of a method, if any, and its agent, which is nil after an error.
-func (s *subject) source(d *definition, own map[string]Entry) (*template, *knownAgent) {
-	templateEntry, byTemplate := own["template"]
-	agentEntry, byAgent := own["agent"]
+// source returns the settings that a method takes from its template, and its agent, or nil after an
+// error.
+func (s *subject) source(at place, own map[string]entry) (common []entry, agent *knownAgent) {
+	template, byTemplate := own["template"]
+	e, byAgent := own["agent"]
 	switch {
 	case byTemplate && byAgent:
-		s.problem(d.at.of(agentEntry), "method must have template or agent, not both", agentEntry.Value)
+		s.problem(e.at, "method must have template or agent, not both", e.value)
 		return nil, nil
-	case byAgent:
-		return nil, s.installed(d.at.of(agentEntry), agentEntry.Value)
-	case !byTemplate:
-		s.problem(d.at, "key template is required", "")
-		return nil, nil
-	}
-	t := s.template(d.at.of(templateEntry), templateEntry.Value)
-	if t == nil {
-		return nil, nil
-	}
-	e, given := byKey(t.entries)["agent_name"]
-	if !given {
-		s.problem(t.at, "key agent_name is required", "")
+	case byTemplate:
+		var found bool
+		if common, found = s.template(template); !found {
+			return nil, nil
+		}
+		if e, byAgent = byKey(common)["agent_name"]; !byAgent {
+			s.problem(place{object: template.value, key: templateKey}, "key agent_name is required", "")
+			return nil, nil
+		}
+	case !byAgent:
+		s.problem(at, "key template is required", "")
 		return nil, nil
 	}
-	return t, s.installed(t.at.of(e), e.Value)
+	if !s.noPlaceholder(e) {
+		return nil, nil
+	}
+	agent = s.from.agent(e.value)
+	switch {
+	case agent.err == nil:
+		return common, agent
+	case errors.Is(agent.err, fs.ErrNotExist):
+		s.problem(e.at, "agent is not installed", e.value)
+	default:
+		s.problemBecause(ErrUnread, e.at, "agent must say what parameters it has: "+oneLine(agent.err), e.value)
+	}
+	return nil, nil
 }
 
-// installed returns nil after an error.
-func (s *subject) installed(at place, name string) *knownAgent {
-	if !s.noPlaceholder(at, name) {
-		return nil
+// template returns the settings of a template, which are common to the methods for one device, or
+// false after an error.
+func (s *subject) template(e entry) ([]entry, bool) {
+	name := e.value
+	if !s.noPlaceholder(e) {
+		return nil, false
 	}
-	agent, err := s.agent(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		s.problem(at, "agent is not installed", name)
-	case err != nil:
-		s.problemBecause(ErrUnread, at, "agent must say what parameters it has: "+oneLine(err), name)
+	data, exists := s.from.ConfigMaps[name]
+	if !exists || !strings.HasPrefix(name, templatePrefix) {
+		known := slices.DeleteFunc(slices.Collect(maps.Keys(s.from.ConfigMaps)),
+			func(object string) bool { return !strings.HasPrefix(object, templatePrefix) })
+		s.problem(e.at, nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known),
+			name)
+		return nil, false
 	}
-	return agent
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if key != templateKey {
+			s.problem(place{object: name, key: key}, "data key must be "+templateKey, key)
+		}
+	}
+	if _, exists := data[templateKey]; !exists {
+		s.problem(place{object: name}, "data key "+templateKey+" is required", "")
+		return nil, false
+	}
+	return s.text(name, templateKey), true
+}
+
+// readTemplate reads what a template determines besides the device, and returns the other settings.
+func (s *subject) readTemplate(d *definition, entries []entry) (others []entry) {
+	spelt := false
+	for _, e := range entries {
+		current := d.agent.current[e.key]
+		switch {
+		case e.key == "must_success" || e.key == "must_sucess":
+			if spelt {
+				s.problem(e.at, "key must be given once, by one of its spellings", e.name)
+			}
+			spelt = true
+			d.mustSucceed = s.choice(e, "yes", "no") != "no"
+		case slices.Contains([]string{"action", "template", "agent", "plug"}, e.key),
+			current != "" && current == d.agent.current["plug"]:
+			s.problem(e.at, "key belongs into methods, not into templates", e.name)
+		default:
+			others = append(others, e)
+		}
+	}
+	return others
 }

@@ -2,6 +2,9 @@ package nodeconfig
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -20,57 +23,118 @@ type Node struct {
 	Since int64
 }
 
-// instanceID returns the last part of the path of the provider ID.
-func (n Node) instanceID() string {
-	return n.ProviderID[strings.LastIndexByte(n.ProviderID, '/')+1:]
-}
-
 // Placeholders in the values of parameters.
 const (
 	nodeNamePlaceholder   = "{{.NodeName}}"
 	providerIDPlaceholder = "{{.ProviderID}}"
-	instanceIDPlaceholder = "{{.InstanceID}}"
+	instanceIDPlaceholder = "{{.InstanceID}}" // the last part of the path of the provider ID
 	// seedPlaceholder, like nodeNamePlaceholder, is the value of node_name for any node.
 	seedPlaceholder = "[NODE_NAME]"
 )
 
-// expand replaces placeholders once: inserted text is not searched for placeholders. Otherwise it
-// returns the broken rule.
+var placeholder = regexp.MustCompile(`(?s)\{\{.*?(\}\}|$)`)
+
+// expand replaces placeholders once: inserted text is not searched for placeholders. If a value
+// cannot be expanded, it returns the broken rule.
 func (n Node) expand(value string) (expanded, rule string) {
 	facts := map[string]string{
 		nodeNamePlaceholder:   n.Name,
 		providerIDPlaceholder: n.ProviderID,
-		instanceIDPlaceholder: n.instanceID(),
+		instanceIDPlaceholder: n.ProviderID[strings.LastIndexByte(n.ProviderID, '/')+1:],
 	}
-	var text strings.Builder
-	for {
-		before, rest, found := strings.Cut(value, "{{")
-		text.WriteString(before)
-		if !found {
-			break
-		}
-		name, after, closed := strings.Cut(rest, "}}")
-		placeholder := "{{" + name + "}}"
-		fact, known := facts[placeholder]
+	expanded = placeholder.ReplaceAllStringFunc(value, func(written string) string {
+		fact, known := facts[written]
 		switch flaw := badText(fact); {
-		case !closed || !known:
-			return "", fmt.Sprintf(
-				"placeholder must be %s, %s or %s",
-				nodeNamePlaceholder,
-				providerIDPlaceholder,
-				instanceIDPlaceholder,
-			)
+		case rule != "":
+		case !known:
+			rule = fmt.Sprintf("placeholder must be %s, %s or %s", nodeNamePlaceholder, providerIDPlaceholder,
+				instanceIDPlaceholder)
 		case fact == "":
-			return "", fmt.Sprintf("node %s has nothing for %s", n.Name, placeholder)
+			rule = fmt.Sprintf("node %s has nothing for %s", n.Name, written)
 		case flaw != "":
-			return "", fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, placeholder,
-				flaw)
+			rule = fmt.Sprintf("what node %q has for %s must be plain UTF-8 text: %s", n.Name, written, flaw)
 		}
-		text.WriteString(fact)
-		value = after
+		return fact
+	})
+	if rule == "" && len(expanded) > maxLine {
+		rule = fmt.Sprintf("value must have at most %d bytes for node %s", maxLine, n.Name)
 	}
-	if text.Len() > maxLine {
-		return "", fmt.Sprintf("value must have at most %d bytes for node %s", maxLine, n.Name)
+	return expanded, rule
+}
+
+// Names of objects and their data keys.
+const (
+	objectPrefix   = "fence-config-"
+	nodePrefix     = objectPrefix + "node-"
+	typePrefix     = objectPrefix + "type-"
+	settingsKey    = "config.properties"
+	methodPrefix   = "fence-method-"
+	templatePrefix = methodPrefix + "template-"
+	templateKey    = "template.properties"
+	cloudTemplate  = templatePrefix + "cloud"
+)
+
+// typeObject returns the name of the object for the type of a node, or "" without a type.
+func (n Node) typeObject() string {
+	if n.Type == "" {
+		return ""
 	}
-	return text.String(), ""
+	return typePrefix + strings.ReplaceAll(strings.ToLower(n.Type), "_", "-")
+}
+
+// find sets the object of the node: the most specific one that exists, whatever its content.
+func (s *subject) find() {
+	own, former, byType := nodePrefix+s.node.Name, objectPrefix+s.node.Name, s.node.typeObject()
+	_, ownExists := s.from.ConfigMaps[own]
+	_, typeExists := s.from.ConfigMaps[byType]
+	formerExists := s.hasFormerObject(former)
+	switch {
+	case ownExists:
+		s.object = own
+		if formerExists {
+			s.problem(place{object: own}, "node must have one object of its own", former)
+		}
+	case formerExists:
+		s.object = former
+	case typeExists:
+		s.object, s.general = byType, true
+	default:
+		s.object, s.general = BuiltIn, true
+	}
+}
+
+// hasFormerObject reports whether an object with the former name is that of the node, even if its
+// content is wrong, because a more general object would apply otherwise. If the name can also be that
+// of another node's or a type's object, node_name decides.
+func (s *subject) hasFormerObject(name string) bool {
+	if _, exists := s.from.ConfigMaps[name]; !exists {
+		return false
+	}
+	if !strings.HasPrefix(name, nodePrefix) && !strings.HasPrefix(name, typePrefix) {
+		return true
+	}
+	e, given := byKey(s.from.text(name, settingsKey).entries)["node_name"]
+	return !given || e.value == s.node.Name // without a name, its node would be unknown
+}
+
+// readObject reads everything in the object of the node.
+func (s *subject) readObject() {
+	data := s.from.ConfigMaps[s.object]
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		at := place{object: s.object, key: key}
+		name, isMethod := strings.CutPrefix(key, methodPrefix)
+		switch {
+		case key == settingsKey:
+		case isMethod && validKey.MatchString("m"+name) && name != "":
+			s.readMethod(methodName(name), at, s.text(s.object, key))
+		default:
+			s.problem(at, nearest("data key must be "+settingsKey+" or "+methodPrefix+"<name>", key,
+				[]string{settingsKey, methodPrefix}), key)
+		}
+	}
+	if _, exists := data[settingsKey]; !exists {
+		s.problem(place{object: s.object}, "data key "+settingsKey+" is required", "")
+		return
+	}
+	s.readSettings(s.text(s.object, settingsKey))
 }

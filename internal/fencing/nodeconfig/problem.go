@@ -51,50 +51,24 @@ func (p place) problem(cause error, rule, value string) problem {
 // oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// review collects problems and warnings, each once.
-type review struct {
-	problems, warnings []error
-	seen               map[error]bool
-}
-
-func (r *review) problem(at place, rule, value string) {
-	r.problems = r.add(r.problems, at.problem(nil, rule, value))
-}
-
-func (r *review) problemBecause(cause error, at place, rule, value string) {
-	r.problems = r.add(r.problems, at.problem(cause, rule, value))
-}
-
-func (r *review) warning(at place, rule, value string) {
-	r.warnings = r.add(r.warnings, at.problem(nil, rule, value))
-}
-
-// take adds the findings of another review.
-func (r *review) take(other review) {
-	r.problems, r.warnings = r.add(r.problems, other.problems...), r.add(r.warnings, other.warnings...)
-}
-
-func (r *review) add(all []error, more ...error) []error {
-	if r.seen == nil {
-		r.seen = map[error]bool{}
-	}
-	for _, p := range more {
-		if !r.seen[p] {
-			r.seen[p] = true
-			all = append(all, p)
+// unique returns the errors without repetitions.
+func unique(errs []error) []error {
+	var first []error
+	seen := map[error]bool{}
+	for _, err := range errs {
+		if !seen[err] {
+			seen[err] = true
+			first = append(first, err)
 		}
 	}
-	return all
+	return first
 }
-
-func (r *review) err() error { return errors.Join(r.problems...) }
 
 // maxShown is the maximum length of a value in an error.
 const maxShown = 80
 
 func shorten(value string) string {
-	runes := []rune(value)
-	if len(runes) > maxShown {
+	if runes := []rune(value); len(runes) > maxShown {
 		return fmt.Sprintf("%q...", string(runes[:maxShown]))
 	}
 	return fmt.Sprintf("%q", value)

@@ -1,10 +1,12 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,48 +35,46 @@ type Namespace struct {
 
 // Resolution has the configurations of all nodes. It is safe for concurrent use.
 type Resolution struct {
-	subjects map[string]*subject
-	all      review
+	subjects           map[string]*subject
+	problems, warnings []error
 }
-
-// ErrUnknownNode is returned for a node that was not passed to [Resolve].
-var ErrUnknownNode = errors.New("config: node is not among those that were resolved")
 
 // Resolve finds and checks the configuration of each node. Pass all nodes of the cluster, even
 // those that are never fenced, so that plugs shared by two nodes are found. It keeps no reference
 // to its arguments and sends no requests later.
 func Resolve(namespace Namespace, nodes []Node) *Resolution {
-	r := &resolver{Namespace: namespace, texts: map[place]parsed{}, agents: map[string]askedAgent{}}
-	resolution := &Resolution{subjects: map[string]*subject{}}
+	from := &source{Namespace: namespace, texts: map[place]text{}, agents: map[string]*knownAgent{}}
+	r := &Resolution{subjects: map[string]*subject{}}
 	var subjects []*subject
 	for _, node := range nodes {
-		if resolution.subjects[node.Name] == nil {
-			s := r.resolve(node)
+		if r.subjects[node.Name] == nil {
+			s := &subject{from: from, node: node, methods: map[string]*definition{}}
+			s.read()
 			subjects = append(subjects, s)
-			resolution.subjects[node.Name] = s
+			r.subjects[node.Name] = s
 		}
 	}
 	checkTypes(subjects)
 	checkPlugs(subjects)
 	for _, s := range subjects {
-		resolution.all.take(s.review)
-		s.resolver = nil
+		s.problems, s.warnings = unique(s.problems), unique(s.warnings)
+		r.problems, r.warnings = append(r.problems, s.problems...), append(r.warnings, s.warnings...)
+		s.from, s.methods = nil, nil
 	}
-	resolution.all.take(unused(namespace.ConfigMaps, subjects))
-	return resolution
+	r.problems, r.warnings = unique(r.problems), unique(append(r.warnings, unused(namespace.ConfigMaps, subjects)...))
+	return r
 }
 
 // Plan returns the configuration of a node. If there is an error, the node must not be fenced,
 // neither by another matching configuration nor by a part of this one. The error joins all problems,
-// and may match [ErrUnread] and [ErrNotConfigured]. For a node that was not resolved, it matches
-// [ErrUnknownNode].
+// and may match [ErrUnread] and [ErrNotConfigured].
 func (r *Resolution) Plan(node string) (Plan, error) {
 	s := r.subjects[node]
 	if s == nil {
-		return Plan{}, fmt.Errorf("%w (got %q)", ErrUnknownNode, node)
+		return Plan{}, fmt.Errorf("config: node is not among those that were resolved (got %q)", node)
 	}
-	if err := s.err(); err != nil {
-		return Plan{}, err
+	if len(s.problems) > 0 {
+		return Plan{}, errors.Join(s.problems...)
 	}
 	plan := s.plan
 	plan.Warnings = slices.Clone(s.warnings)
@@ -93,98 +93,89 @@ func (r *Resolution) Object(node string) string {
 
 // Validate returns the errors of all nodes, each once. Objects without a node and unused templates
 // are not checked.
-func (r *Resolution) Validate() error { return r.all.err() }
+func (r *Resolution) Validate() error { return errors.Join(r.problems...) }
 
 // Warnings returns the warnings of all nodes, each once, and about objects that no node uses.
-func (r *Resolution) Warnings() []error { return slices.Clone(r.all.warnings) }
+func (r *Resolution) Warnings() []error { return slices.Clone(r.warnings) }
 
-// resolver keeps what was read for one node and may be needed for another.
-type resolver struct {
+// source keeps what was read for one node and may be needed for another.
+type source struct {
 	Namespace
-	texts  map[place]parsed
-	agents map[string]askedAgent
+	texts  map[place]text
+	agents map[string]*knownAgent
 }
 
-// askedAgent is an agent whose metadata was read.
-type askedAgent struct {
-	known *knownAgent
-	err   error
-}
-
-type parsed struct {
-	entries []Entry
-	found   review
+type text struct {
+	entries  []entry
+	problems []error
 }
 
 // text parses a data key of an object, once.
-func (r *resolver) text(object, key string) parsed {
+func (f *source) text(object, key string) text {
 	at := place{object: object, key: key}
-	p, known := r.texts[at]
+	t, known := f.texts[at]
 	if !known {
-		p.entries = p.found.parse(at, r.ConfigMaps[object][key])
-		r.texts[at] = p
+		t.entries, t.problems = parse(at, f.ConfigMaps[object][key])
+		f.texts[at] = t
 	}
-	return p
+	return t
 }
 
 // agent reads the metadata of an agent, once.
-func (r *resolver) agent(name string) (*knownAgent, error) {
-	if asked, known := r.agents[name]; known {
-		return asked.known, asked.err
+func (f *source) agent(name string) *knownAgent {
+	if known := f.agents[name]; known != nil {
+		return known
 	}
-	asked := askedAgent{err: fs.ErrNotExist}
-	if r.Agent != nil {
-		var metadata agent.Metadata
-		if metadata, asked.err = r.Agent(name); asked.err == nil {
-			metadata.Name = name
-			asked.known = index(metadata)
-		}
+	metadata, err := agent.Metadata{}, error(fs.ErrNotExist)
+	if f.Agent != nil {
+		metadata, err = f.Agent(name)
 	}
-	r.agents[name] = asked
-	return asked.known, asked.err
-}
-
-// hasSecret reports whether a Secret has a key. An error that matches fs.ErrNotExist means that
-// there is no such Secret.
-func (r *resolver) hasSecret(ref SecretRef) (bool, error) {
-	if r.SecretKeys == nil {
-		return false, fs.ErrNotExist
-	}
-	keys, err := r.SecretKeys(ref.Name)
-	return slices.Contains(keys, ref.Key), err
+	metadata.Name = name
+	f.agents[name] = index(metadata)
+	f.agents[name].err = err
+	return f.agents[name]
 }
 
 // subject is a node whose configuration is resolved.
 type subject struct {
-	*resolver
-	review
+	from   *source
 	node   Node
 	object string
 	// general is set if the object may be that of several nodes.
-	general bool
-	methods map[string]*definition
-	plan    Plan
+	general            bool
+	methods            map[string]*definition
+	plan               Plan
+	problems, warnings []error
 }
 
-func (r *resolver) resolve(node Node) *subject {
-	s := &subject{resolver: r, node: node, methods: map[string]*definition{}}
-	s.find()
-	if s.object == BuiltIn {
-		s.readSettings(place{object: BuiltIn, key: settingsKey}, builtIn())
-	} else {
-		s.readObject()
-	}
-	s.plan.Node, s.plan.Object = node.Name, s.object
-	return s
+func (s *subject) problem(at place, rule, value string) { s.problemBecause(nil, at, rule, value) }
+
+func (s *subject) problemBecause(cause error, at place, rule, value string) {
+	s.problems = append(s.problems, at.problem(cause, rule, value))
+}
+
+func (s *subject) warning(at place, rule, value string) {
+	s.warnings = append(s.warnings, at.problem(nil, rule, value))
+}
+
+// text returns the valid entries of a data key. The errors of the others are the node's.
+func (s *subject) text(object, key string) []entry {
+	t := s.from.text(object, key)
+	s.problems = append(s.problems, t.problems...)
+	return t.entries
 }
 
 // builtIn is the configuration of nodes without a ConfigMap.
-func builtIn() []Entry {
-	var found review
-	return found.parse(place{}, strings.Join([]string{
-		"node_name=" + seedPlaceholder, "isolation=" + MarkUnschedulable, "power_management=" + RestartInstance,
-		"recovery=" + MarkSchedulable,
-	}, "\n"))
+const builtIn = "node_name=" + seedPlaceholder + "\nisolation=" + MarkUnschedulable +
+	"\npower_management=" + RestartInstance + "\nrecovery=" + MarkSchedulable
+
+func (s *subject) read() {
+	if s.find(); s.object != BuiltIn {
+		s.readObject()
+		return
+	}
+	entries, _ := parse(place{object: BuiltIn, key: settingsKey}, builtIn)
+	s.readSettings(entries)
 }
 
 // checkTypes finds nodes of different types whose types have one object. That is only a warning,
@@ -193,7 +184,7 @@ func builtIn() []Entry {
 func checkTypes(subjects []*subject) {
 	types := map[string]map[string]bool{}
 	for _, s := range subjects {
-		if name := typeObject(s.node.Type); name == s.object && s.general {
+		if name := s.node.typeObject(); name == s.object && s.general {
 			if types[name] == nil {
 				types[name] = map[string]bool{}
 			}
@@ -208,27 +199,34 @@ func checkTypes(subjects []*subject) {
 	}
 }
 
+// configured is the claim of a node whose plug the configuration names.
+const configured = math.MinInt64
+
 // checkPlugs finds devices that would be switched for several nodes. It prevents the fence of those
-// whose devices they may not be.
+// whose devices they may not be. The least claim wins; for a plug that is the node's because of the
+// node's own claims, that is Since of the node.
 func checkPlugs(subjects []*subject) {
-	users := map[string]map[string]claim{}
+	plugs := map[string]map[string]int64{} // the claims, by the node
 	for _, s := range subjects {
 		for _, d := range s.methods {
 			if d.device == nil {
 				continue
 			}
-			if users[d.device.identity] == nil {
-				users[d.device.identity] = map[string]claim{}
+			claims := plugs[d.device.identity]
+			if claims == nil {
+				claims = map[string]int64{}
+				plugs[d.device.identity] = claims
 			}
-			c := claim{d.device.claimed, s.node.Since}
-			if before, known := users[d.device.identity][s.node.Name]; known && !c.before(before) {
-				c = before
+			if _, known := claims[s.node.Name]; !known {
+				claims[s.node.Name] = s.node.Since
 			}
-			users[d.device.identity][s.node.Name] = c
+			if !d.device.claimed {
+				claims[s.node.Name] = configured
+			}
 		}
 	}
 	rules, owners := map[string]string{}, map[string]string{}
-	for identity, claims := range users {
+	for identity, claims := range plugs {
 		if len(claims) > 1 {
 			rules[identity] = "plug must be of one node, and is that of " + few(slices.Sorted(maps.Keys(claims)))
 			owners[identity] = owner(claims)
@@ -244,32 +242,13 @@ func checkPlugs(subjects []*subject) {
 	}
 }
 
-// claim is the reason why a plug is a node's.
-type claim struct {
-	own   bool  // from the node itself, not from the configuration
-	since int64 // Since of the node
-}
-
-// before reports whether a claim wins over another.
-func (c claim) before(other claim) bool {
-	if c.own != other.own {
-		return other.own
-	}
-	return c.own && c.since < other.since
-}
-
 // owner returns the node whose claim wins over all others, or "".
-func owner(claims map[string]claim) string {
-	for node, c := range claims {
-		first := true
-		for other, theirs := range claims {
-			first = first && (other == node || c.before(theirs))
-		}
-		if first {
-			return node
-		}
+func owner(claims map[string]int64) string {
+	nodes := slices.SortedFunc(maps.Keys(claims), func(a, b string) int { return cmp.Compare(claims[a], claims[b]) })
+	if claims[nodes[0]] == claims[nodes[1]] {
+		return ""
 	}
-	return ""
+	return nodes[0]
 }
 
 // few returns the first of many names.
@@ -283,16 +262,15 @@ func few(names []string) string {
 
 // unused finds configurations without a node, because a node whose name is misspelt is fenced in
 // another way.
-func unused(objects map[string]map[string]string, subjects []*subject) review {
+func unused(objects map[string]map[string]string, subjects []*subject) (warnings []error) {
 	used := map[string]bool{}
 	for _, s := range subjects {
-		used[s.object], used[nodeObject(s.node.Name)], used[typeObject(s.node.Type)] = true, true, true
+		used[s.object], used[nodePrefix+s.node.Name], used[s.node.typeObject()] = true, true, true
 	}
-	var found review
 	for _, name := range slices.Sorted(maps.Keys(objects)) {
 		if strings.HasPrefix(name, objectPrefix) && !used[name] {
-			found.warning(place{object: name}, "object is the configuration of no node", "")
+			warnings = append(warnings, place{object: name}.problem(nil, "object is the configuration of no node", ""))
 		}
 	}
-	return found
+	return warnings
 }

@@ -467,7 +467,7 @@ func TestMethodMayBeginWithADigit(t *testing.T) {
 
 func TestUnknownNode(t *testing.T) {
 	_, err := nodeconfig.Resolve(nodeconfig.Namespace{}, []nodeconfig.Node{{Name: "w1"}}).Plan("w2")
-	require.ErrorIs(t, err, nodeconfig.ErrUnknownNode)
+	require.EqualError(t, err, `config: node is not among those that were resolved (got "w2")`)
 	_, err = nodeconfig.Resolve(nodeconfig.Namespace{}, []nodeconfig.Node{{Name: "w1"}}).Plan("w1")
 	expect(t, []string{"built-in/config.properties:3: restart-instance needs a ConfigMap " +
 		"fence-method-template-cloud"}, parts(err))

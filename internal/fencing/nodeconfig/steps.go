@@ -1,6 +1,7 @@
 package nodeconfig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,51 +30,45 @@ var builtInMethods = []string{
 
 func isBuiltIn(method string) bool { return slices.Contains(builtInMethods, method) }
 
-// step is the value of a step or of one of its fallback levels.
+// step is the value of a step or of one of its fallback levels, whose number is 2 or more.
 type step struct {
-	name  string
-	level int
-	at    place
-	value string
+	entry
+	step   string
+	number int
+	level  Level // empty if the plan has no such level
 }
 
 // stepOf splits a key.
-func stepOf(key string) (name string, level int, ok bool) {
-	name, number, leveled := strings.Cut(key, ".")
+func stepOf(key string) (name string, number int, ok bool) {
+	name, suffix, fallback := strings.Cut(key, ".")
 	switch {
-	case !leveled:
+	case !fallback:
 		return name, 1, name == isolation || name == powerManagement || name == recovery
-	case name != powerManagement, len(number) != 1 || number[0] < '2' || number[0] > '0'+maxLevel:
+	case name != powerManagement, len(suffix) != 1 || suffix[0] < '2' || suffix[0] > '0'+maxLevel:
 		return "", 0, false
 	}
-	return name, int(number[0] - '0'), true
+	return name, int(suffix[0] - '0'), true
 }
 
 func (s *subject) readSteps(steps []step) {
-	slices.SortStableFunc(steps, func(a, b step) int { return a.level - b.level })
-	next := map[string]int{isolation: 1, powerManagement: 1}
-	for _, st := range steps {
+	slices.SortStableFunc(steps, func(a, b step) int { return a.number - b.number })
+	for i, st := range steps {
 		level := s.readLevel(st)
-		empty := strings.Trim(st.value, " \t") == ""
-		switch {
-		case st.name == recovery:
+		next := len(s.plan.PowerManagement) + 1
+		switch empty := strings.Trim(st.value, " \t") == ""; {
+		case st.step == recovery:
 			s.plan.Recovery = level
-			continue
-		case st.level == 1 && empty:
-			continue
+		case st.number == 1 && empty:
+		case st.step == isolation:
+			s.plan.Isolation = []Level{level}
+			steps[i].level = level
 		case empty:
 			s.problem(st.at, "fallback level must have methods", "nothing")
-			continue
-		case st.level != next[st.name]:
-			s.problem(st.at, fmt.Sprintf("level must be %d: the one before it is missing", next[st.name]),
-				fmt.Sprint(st.level))
-			continue
-		}
-		next[st.name]++
-		if st.name == isolation {
-			s.plan.Isolation = append(s.plan.Isolation, level)
-		} else {
+		case st.number != next:
+			s.problem(st.at, fmt.Sprintf("level must be %d: the one before it is missing", next), fmt.Sprint(st.number))
+		default:
 			s.plan.PowerManagement = append(s.plan.PowerManagement, level)
+			steps[i].level = level
 		}
 	}
 	s.checkIsolation(steps)
@@ -105,7 +100,7 @@ func (s *subject) readLevel(st step) Level {
 			continue
 		}
 		seen[name] = true
-		if st.name == recovery && (name == CleanPods || name == DetachVolumes) {
+		if st.step == recovery && (name == CleanPods || name == DetachVolumes) {
 			s.warning(st.at, "method is for a node that fails: a recovery does without it", written)
 			continue
 		}
@@ -115,24 +110,15 @@ func (s *subject) readLevel(st step) Level {
 	}
 	s.checkStep(st, methods)
 	s.checkTwins(st, methods)
-	if st.name == powerManagement && len(methods) > 0 {
+	if st.step == powerManagement && len(methods) > 0 {
 		s.checkPower(st, methods, complete)
 	}
-	// The on of a restart comes last.
-	slices.SortStableFunc(methods, func(a, b planned) int {
-		switch {
-		case a.implied == b.implied:
-			return 0
-		case a.implied:
-			return 1
-		default:
-			return -1
-		}
-	})
 	var level Level
-	for _, m := range methods {
-		if m.Action != On || st.name != powerManagement || s.plan.PowerOn != Never {
-			level = append(level, m.Method)
+	for _, implied := range []bool{false, true} {
+		for _, m := range methods {
+			if m.implied == implied && (m.Action != On || st.step != powerManagement || s.plan.PowerOn != Never) {
+				level = append(level, m.Method)
+			}
 		}
 	}
 	return level
@@ -152,9 +138,8 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 		return nil
 	}
 	d.used = true
-	if st.name == powerManagement && !d.mustSucceed {
-		s.problem(st.at, "method must succeed in power management: its template has must_success=no",
-			written)
+	if st.step == powerManagement && !d.mustSucceed {
+		s.problem(st.at, "method must succeed in power management: its template has must_success=no", written)
 	}
 	var methods []planned
 	for i, action := range d.actions {
@@ -167,19 +152,18 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 func (s *subject) checkStep(st step, methods []planned) {
 	for i, m := range methods {
 		switch {
-		case st.name == isolation && m.Action == On:
+		case st.step == isolation && m.Action == On:
 			s.problem(st.at, "isolation must not switch anything on", m.Name)
-		case st.name == recovery && m.Action == Off:
+		case st.step == recovery && m.Action == Off:
 			s.problem(st.at, "recovery must not switch anything off", m.Name)
-		case st.name == recovery && m.Name == MarkUnschedulable:
+		case st.step == recovery && m.Name == MarkUnschedulable:
 			s.warning(st.at, "node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
 				m.Name)
 		case m.Name != DeleteNode:
-		case st.name != powerManagement || i < len(methods)-1:
+		case st.step != powerManagement || i < len(methods)-1:
 			s.problem(st.at, "method must be the last of power_management", m.Name)
 		case s.plan.PowerOn != Never:
-			s.problem(st.at, "method needs power_on=never: the machine of a node that was deleted stays off",
-				m.Name)
+			s.problem(st.at, "method needs power_on=never: the machine of a node that was deleted stays off", m.Name)
 		}
 	}
 }
@@ -203,16 +187,14 @@ func (s *subject) checkTwins(st step, methods []planned) {
 // checkPower checks that a level switches off everything that it switches on, in this order. If the
 // methods are incomplete, which is an error already, a missing one is not reported.
 func (s *subject) checkPower(st step, methods []planned, complete bool) {
-	off, on := map[string]string{}, map[string]string{}
-	anyOff, firstOn := false, ""
+	off, on, firstOn := map[string]string{}, map[string]string{}, ""
 	for _, m := range methods {
 		switch {
 		case m.Action == Off && firstOn != "":
 			s.problem(st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
-		case m.Action == On && firstOn == "" && !m.implied:
-			firstOn = m.Name
+		case m.Action == On && !m.implied:
+			firstOn = cmp.Or(firstOn, m.Name)
 		}
-		anyOff = anyOff || m.Action == Off
 		switch {
 		case m.Action == "":
 		case m.Device == nil:
@@ -226,9 +208,8 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 	if !complete {
 		return
 	}
-	if !anyOff {
-		s.problem(st.at, "power management must switch something off, or be empty",
-			strings.TrimSpace(st.value))
+	if len(off) == 0 {
+		s.problem(st.at, "power management must switch something off, or be empty", strings.TrimSpace(st.value))
 		return
 	}
 	for _, plug := range slices.Sorted(maps.Keys(off)) {
@@ -247,9 +228,6 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 // checkIsolation finds devices of the isolation step that recovery does not switch on again, or
 // that power management could not switch off.
 func (s *subject) checkIsolation(steps []step) {
-	at := func(name string, level int) place {
-		return steps[slices.IndexFunc(steps, func(st step) bool { return st.name == name && st.level == level })].at
-	}
 	on, complete := map[string]bool{}, true
 	for _, m := range s.plan.Recovery.On() {
 		if complete = complete && m.Device != nil; complete {
@@ -257,23 +235,23 @@ func (s *subject) checkIsolation(steps []step) {
 		}
 	}
 	isolated := map[string]bool{}
-	for i, level := range s.plan.Isolation {
-		for _, m := range level.Off() {
-			if m.Device == nil {
+	for _, st := range steps {
+		for _, m := range st.level.Off() {
+			if st.step != isolation || m.Device == nil {
 				continue
 			}
 			isolated[m.Device.identity] = true
 			if complete && !on[m.Device.Key] && s.plan.PowerOn != Never {
-				s.problem(at(isolation, i+1),
-					"what isolation switches off must be switched on by recovery, but for power_on=never", m.Name)
+				s.problem(st.at, "what isolation switches off must be switched on by recovery, but for power_on=never",
+					m.Name)
 			}
 		}
 	}
-	for i, level := range s.plan.PowerManagement {
-		for _, m := range level.Off() {
-			if m.Device != nil && isolated[m.Device.identity] {
-				s.problem(at(powerManagement, i+1),
-					"plug must not be that of isolation: what was switched off is not switched off again", m.Name)
+	for _, st := range steps {
+		for _, m := range st.level.Off() {
+			if st.step == powerManagement && m.Device != nil && isolated[m.Device.identity] {
+				s.problem(st.at, "plug must not be that of isolation: what was switched off is not switched off again",
+					m.Name)
 			}
 		}
 	}
