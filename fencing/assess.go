@@ -49,9 +49,9 @@ const (
 func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := c.begin(ctx, kube.NewRole(c.config.Logger))
-	if r != nil {
-		defer r.end(cancel)
+	t, err := c.begin(ctx, kube.NewRole(c.config.Logger))
+	if t != nil {
+		defer t.end(cancel)
 	}
 	if err != nil {
 		return nil, err
@@ -59,26 +59,26 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for began := time.Now(); time.Since(began) <= c.config.Limits.Observation+tick; {
-		r.state.observe()
+		t.state.observe()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-ticker.C:
 		}
 	}
-	if _, err := r.checks.flaws(ctx); err != nil {
+	if _, err := t.plans.flaws(ctx); err != nil {
 		return nil, err
 	}
-	nodes, _ := r.state.namespace(c.config.Namespace)
+	nodes, _ := t.state.namespace(c.config.Namespace)
 	var all []Assessment
 	for _, n := range nodes {
-		if !r.state.selected(n) {
+		if !t.state.selected(n) {
 			continue
 		}
 		a := Assessment{Node: n.Name}
-		plan, err := r.plans.plan(ctx, n.Name, "")
-		result, _ := r.checks.inspect(ctx, n, plan, err)
-		r.checks.note(n.Name, result)
+		plan, err := t.plans.plan(ctx, n.Name, "")
+		result, _ := t.checks.inspect(ctx, n, plan, err)
+		t.state.noteCheck(n.Name, result.problem)
 		a.Object, a.Err = plan.Object, result.problem
 		for _, w := range plan.Warnings {
 			a.Warnings = append(a.Warnings, w.Error())
@@ -95,15 +95,15 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		for _, level := range plan.PowerManagement {
 			target.Devices += len(level.Off())
 		}
-		if _, wrong := r.flow(plan, unknown); err != nil || wrong != nil {
+		if _, wrong := c.config.flow(plan, unknown); err != nil || wrong != nil {
 			target.ConfigErrors = []string{errors.Join(err, wrong).Error()}
 		} else {
-			a.Unproved = r.unproved(n.Name, plan)
+			a.Unproved = t.state.unproved(n.Name, plan)
 		}
-		if r.config.RequireCommissioned {
+		if c.config.RequireCommissioned {
 			target.Unproved = a.Unproved
 		}
-		a.Decision = r.state.assess(target)
+		a.Decision = t.state.assess(target)
 		all = append(all, a)
 	}
 	return all, ctx.Err()

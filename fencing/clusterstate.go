@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -23,10 +24,11 @@ import (
 
 // clusterState has this process's view of the whole cluster, and what it has allowed.
 type clusterState struct {
-	config     Config
+	config     *Config
 	nodes      *nodestate.Nodes
 	nodeLister corelisters.NodeLister
 	configMaps corelisters.ConfigMapLister
+	tasks      *tasks
 
 	mu      sync.Mutex
 	state   policy.State
@@ -34,8 +36,8 @@ type clusterState struct {
 	deleted map[string]types.UID           // the last record of each node that is gone
 	waiting map[string]waiting             // for the policy
 	slots   map[string]bool                // of nodes whose fence may begin, until a record shows the outcome
-	wake    func(node string)
-	checked func(node string) (policy.Status, error)
+	checked map[string]error               // by node whose devices were checked: why it cannot be fenced, or nil
+	spent   policy.Budget                  // of pods that may be released
 
 	configured atomic.Pointer[map[string]bool] // the nodes that have a configuration; nil while that is not known
 }
@@ -51,16 +53,16 @@ type waiting struct {
 const patience = 30 * time.Second
 
 func newClusterState(
-	c Config,
+	c *Config,
 	nodes *nodestate.Nodes,
 	nodeLister corelisters.NodeLister,
 	configMaps corelisters.ConfigMapLister,
-	wake func(string),
+	tasks *tasks,
 ) *clusterState {
 	return &clusterState{
-		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, wake: wake,
+		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, tasks: tasks,
 		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{},
-		slots: map[string]bool{},
+		slots: map[string]bool{}, checked: map[string]error{},
 	}
 }
 
@@ -123,7 +125,7 @@ func (c *clusterState) observeRecord(f *v1alpha1.NodeFence) bool {
 		delete(c.slots, f.Node)
 	}
 	for node := range c.waiting {
-		c.wake(node)
+		c.tasks.wake(node)
 	}
 	return true
 }
@@ -238,13 +240,13 @@ func (c *clusterState) look(now time.Time) policy.View {
 		if c.slots[n.Name] {
 			n.Fence, n.Starting = policy.FenceActive, f == nil || f.Status.Commission == nil
 		}
-		if checked, problem := c.checked(n.Name); checked != policy.Missing {
-			n.FenceReady = checked
-			if problem != nil {
-				n.NotFenceable = problem.Error()
-			}
+		if problem, checked := c.checked[n.Name]; problem != nil {
+			n.FenceReady, n.NotFenceable = policy.False, problem.Error()
+		} else if checked {
+			n.FenceReady = policy.True
 		}
 	}
+	maps.DeleteFunc(c.checked, func(node string, _ error) bool { return !there[node] })
 	for node, f := range c.fences {
 		if !there[node] {
 			all.Nodes = append(all.Nodes, policy.NodeFacts{Name: node, Gone: true, Fence: fenceState(f)})
@@ -274,6 +276,41 @@ func (c *clusterState) assess(target policy.Target) policy.Decision {
 	in := c.input(c.look(now), target, policy.Unknown)
 	in.Self.LastAPIWrite = now
 	return policy.Decide(in)
+}
+
+// noteCheck stores the result of a check of a node's devices.
+func (c *clusterState) noteCheck(node string, problem error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checked[node] = problem
+}
+
+// isChecked reports whether the devices of a node were checked.
+func (c *clusterState) isChecked(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, checked := c.checked[node]
+	return checked
+}
+
+// budget returns how many pods may go now, over all fences.
+func (c *clusterState) budget(pods int) (granted int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent, granted = c.spent.Take(time.Now(), pods, c.config.Limits)
+	return granted
+}
+
+// storageReachable reports whether this process reaches the storage.
+func (c *clusterState) storageReachable(ctx context.Context) policy.Status {
+	reachable := c.config.StorageReachable
+	switch {
+	case reachable == nil:
+		return policy.Unknown
+	case reachable(ctx):
+		return policy.True
+	}
+	return policy.False
 }
 
 // decide returns the decision of the policy. The caller holds mu.
@@ -341,7 +378,7 @@ func (c *clusterState) decideStart(target policy.Target, storage policy.Status) 
 			break
 		}
 		if !c.slots[n.Name] && c.decide(all, c.waiting[n.Name].target, storage).Verdict == policy.Allow {
-			c.wake(n.Name)
+			c.tasks.wake(n.Name)
 			return policy.Decision{
 				Verdict: policy.Hold, Reason: policy.ReasonQueue, Message: "node " + n.Name + " comes first",
 				After: time.Second, Gates: d.Gates,
@@ -360,7 +397,7 @@ func (c *clusterState) giveBack(node string) {
 	delete(c.slots, node)
 	delete(c.waiting, node)
 	for other := range c.waiting {
-		c.wake(other)
+		c.tasks.wake(other)
 	}
 }
 
@@ -433,4 +470,11 @@ func (c *clusterState) leaving(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 		return slices.Contains(c.config.Nodes.AutoscalerTaints, t.Key)
 	})
+}
+
+// selected reports whether the node may be fenced by this process or, if it is its own node, by
+// another one.
+func (c *clusterState) selected(n *corev1.Node) bool {
+	facts, ok := c.factsOf(n.Name, time.Now())
+	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }

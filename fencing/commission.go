@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
@@ -54,23 +58,23 @@ var (
 //     with another boot ID.
 //   - ErrNotRunning.
 func (c *Controller) Commission(ctx context.Context, node string) (Commissioned, error) {
-	r := c.leading()
-	if r == nil {
+	t := c.leading()
+	if t == nil {
 		return Commissioned{}, ErrNotRunning
 	}
-	asked, err := r.ask(ctx, node, nil)
+	asked, err := t.commissions.ask(ctx, node, nil)
 	if err != nil {
 		return Commissioned{}, err
 	}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		ended, err := r.commissionEnded(node, asked)
+		ended, err := t.commissions.ended(node, asked)
 		if err != nil {
 			return Commissioned{}, err
 		}
 		if ended {
-			n, err := r.liveNode(ctx, node)
+			n, err := c.client.node(ctx, node)
 			if err != nil {
 				return Commissioned{}, err
 			}
@@ -81,41 +85,30 @@ func (c *Controller) Commission(ctx context.Context, node string) (Commissioned,
 			return Commissioned{}, ctx.Err()
 		case <-ticker.C:
 		}
-		if c.leading() != r {
+		if c.leading() != t {
 			return Commissioned{}, fmt.Errorf("%w: the next one continues the commission of node %s", ErrNotRunning,
 				node)
 		}
 	}
 }
 
-func (c *Controller) runs(r *run) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = r
-}
+// commissions begins commissions.
+type commissions struct {
+	config *Config
+	client client
+	state  *clusterState
+	plans  *planCache
+	tasks  *tasks
+	began  time.Time // the term
 
-// leading returns the run of this term, or nil if Run does not run.
-func (c *Controller) leading() *run {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.config.Leadership.Remaining() <= 0 {
-		return nil
-	}
-	return c.running
-}
-
-// liveNode reads a node consistently.
-func (c *Controller) liveNode(ctx context.Context, node string) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	return n, kube.Named(n, node, err)
+	mu       sync.Mutex
+	requests map[string]*commissionRequest // by node
 }
 
 // ask begins a commission unless something prevents it, and returns the value of the request.
 // annotation is the value of the node's annotation, or nil if the request is new.
-func (r *run) ask(ctx context.Context, node string, annotation *string) (string, error) {
-	n, err := r.liveNode(ctx, node)
+func (c *commissions) ask(ctx context.Context, node string, annotation *string) (string, error) {
+	n, err := c.client.node(ctx, node)
 	if kube.Absent(err, corev1.Resource("nodes"), node) {
 		return "", fmt.Errorf("%w: node %q not found", ErrRefused, node)
 	}
@@ -124,7 +117,7 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 	}
 	requests, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	record, err := r.nodeFences.get(requests, node)
+	record, err := c.client.fence(requests, node)
 	if err != nil && !absent(err, node) {
 		return "", err
 	}
@@ -138,22 +131,24 @@ func (r *run) ask(ctx context.Context, node string, annotation *string) (string,
 		}
 		asked = *annotation
 	}
-	if err := r.refusal(ctx, n, record, asked); err != nil {
+	if err := c.refusal(ctx, n, record, asked); err != nil {
 		return "", err
 	}
-	if r.config.Leadership.Remaining() <= 0 {
+	if c.config.Leadership.Remaining() <= 0 {
 		return "", ErrNotRunning
 	}
 	if record == nil {
-		record, err = r.nodeFences.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
+		record, err = c.client.create(requests, node, map[string]string{v1alpha1.AnnotationCommission: asked})
 	} else {
-		record, err = r.nodeFences.annotate(requests, record, v1alpha1.AnnotationCommission, asked)
+		record, err = c.client.update(requests, record, func(m *metav1.ObjectMeta) {
+			metav1.SetMetaDataAnnotation(m, v1alpha1.AnnotationCommission, asked)
+		})
 	}
 	if err != nil {
 		return "", fmt.Errorf("fencing: begin the commission of node %s: %w", node, err)
 	}
-	r.state.observeRecord(record)
-	r.wake(node)
+	c.state.observeRecord(record)
+	c.tasks.wake(node)
 	return asked, nil
 }
 
@@ -166,7 +161,7 @@ func next(record *v1alpha1.NodeFence) string {
 }
 
 // refusal returns everything that prevents a commission, or nil.
-func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.NodeFence, asked string) error {
+func (c *commissions) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.NodeFence, asked string) error {
 	var wrong []error
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	bootID := n.Status.NodeInfo.BootID
@@ -191,18 +186,18 @@ func (r *run) refusal(ctx context.Context, n *corev1.Node, record *v1alpha1.Node
 	case record.Annotations[v1alpha1.AnnotationStop] != "", record.Annotations[v1alpha1.AnnotationPaused] == "true":
 		bad("its last record %s says that nothing is to be done, by an annotation", record.Name)
 	}
-	if err := r.prepared(ctx, n); err != nil {
+	if err := prepared(ctx, c.client, n); err != nil {
 		wrong = append(wrong, err)
 	}
-	plan, err := r.plans.plan(ctx, n.Name, "")
+	plan, err := c.plans.plan(ctx, n.Name, "")
 	if err == nil {
-		_, err = r.flow(plan, unknown)
+		_, err = c.config.flow(plan, unknown)
 	}
 	target := newCommissionTarget(n.Name, string(n.UID), plan)
 	if err != nil {
 		target.ConfigErrors = []string{err.Error()}
 	}
-	for _, gate := range r.state.decideContinue(target, r.storageReachable(ctx)).Gates {
+	for _, gate := range c.state.decideContinue(target, c.state.storageReachable(ctx)).Gates {
 		if gate.Verdict != policy.Allow {
 			bad("%s", gate.Message)
 		}
@@ -219,13 +214,13 @@ func tried(record *v1alpha1.NodeFence, asked string) bool {
 }
 
 // prepared returns what an admin must still do before a node may lose its power, or nil.
-func (r *run) prepared(ctx context.Context, n *corev1.Node) error {
+func prepared(ctx context.Context, c client, n *corev1.Node) error {
 	var wrong []error
 	_, ours := n.Annotations[cluster.AnnotationCordoned]
 	if !n.Spec.Unschedulable || ours {
 		wrong = append(wrong, errors.New("it has to be cordoned by an admin"))
 	}
-	of, err := cluster.New(r.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
+	of, err := c.outside(n)
 	if err != nil {
 		return err
 	}
@@ -267,9 +262,9 @@ func (f *fence) commissionTarget() policy.Target {
 // decideCommission asks the policy whether the next device may be tried.
 func (f *fence) decideCommission(ctx context.Context, target policy.Target, storage policy.Status) policy.Decision {
 	if !target.Switched {
-		n, err := f.liveNode(ctx, f.node)
+		n, err := f.client.node(ctx, f.node)
 		if err == nil {
-			err = f.prepared(ctx, n)
+			err = prepared(ctx, f.client, n)
 		}
 		if err != nil {
 			return policy.Decision{Verdict: policy.Hold, Reason: "NotPrepared", Message: err.Error()}
@@ -278,9 +273,9 @@ func (f *fence) decideCommission(ctx context.Context, target policy.Target, stor
 	return f.state.decideCommission(target, storage)
 }
 
-// commissionEnded reports whether a commission has ended, and why it has failed.
-func (r *run) commissionEnded(node, asked string) (bool, error) {
-	record := r.state.fence(node)
+// ended reports whether a commission has ended, and why it has failed.
+func (c *commissions) ended(node, asked string) (bool, error) {
+	record := c.state.fence(node)
 	if record == nil {
 		return false, fmt.Errorf("%w: node %s: its record is gone", ErrCommissionFailed, node)
 	}
@@ -313,23 +308,109 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 	about := &corev1.Node{}
 	about.Name, about.UID = f.node, s.NodeUID
 	if !s.Phase.Ended() {
-		f.nodeEvent(
-			about,
-			corev1.EventTypeNormal,
-			string(reason),
-			"Commission",
-			fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase),
-		)
+		f.config.nodeEvent(about, corev1.EventTypeNormal, string(reason), "Commission",
+			fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
 		return
 	}
 	err := outcome(f.node, s)
 	if err != nil {
-		f.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
+		f.config.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
 	} else {
-		f.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission",
+		f.config.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission",
 			"its power devices are its own")
 	}
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)
 	}
+}
+
+// commissionRequest is an annotation of a node that asks for a commission, while it is there.
+type commissionRequest struct {
+	asked   string // its value
+	busy    bool   // it is being handled
+	refused bool   // and that was reported
+	log     *zap.Logger
+	retries *kube.Failures
+}
+
+// take handles requests in annotations of nodes, once this process can judge them.
+func (c *commissions) take(ctx context.Context) {
+	if c.config.Leadership.Remaining() <= 0 || time.Since(c.began) < c.config.Limits.Observation+tick {
+		return
+	}
+	nodes, _ := c.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	for _, n := range nodes {
+		q := c.request(n)
+		if q == nil || !c.judges(n) {
+			continue
+		}
+		c.mu.Lock()
+		q.busy = c.tasks.begin(func() {
+			done := c.handle(ctx, n, q)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if q.busy = false; done {
+				delete(c.requests, n.Name)
+			}
+		})
+		c.mu.Unlock()
+	}
+}
+
+// request returns the request of a node, or nil if there is none or it is being handled.
+func (c *commissions) request(n *corev1.Node) *commissionRequest {
+	asked, ok := n.Annotations[v1alpha1.AnnotationCommission]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.requests[n.Name]
+	switch {
+	case q != nil && q.busy:
+		return nil
+	case !ok:
+		delete(c.requests, n.Name)
+		return nil
+	case q == nil || q.asked != asked:
+		log := c.config.Logger.With(zap.String("node", n.Name))
+		q = &commissionRequest{asked: asked, log: log, retries: kube.NewFailures(log, clock.System())}
+		c.requests[n.Name] = q
+	}
+	return q
+}
+
+// judges reports whether the requests of a node are for this controller, and its devices were
+// checked.
+func (c *commissions) judges(n *corev1.Node) bool {
+	facts, known := c.state.nodes.FactsOf(n.Name, time.Now())
+	return known && facts.Selected && (c.state.isChecked(n.Name) || !c.state.selected(n))
+}
+
+// handle begins a requested commission, or reports once why not. In both cases it removes the
+// annotation, which has one effect only, and returns true when it is gone. If the process dies
+// before, the record has the request.
+func (c *commissions) handle(ctx context.Context, n *corev1.Node, q *commissionRequest) (done bool) {
+	retry := func(message string, err error) bool {
+		if ctx.Err() == nil {
+			q.retries.Note(message, err, message, "")
+		}
+		return false
+	}
+	_, err := c.ask(ctx, n.Name, &q.asked)
+	switch {
+	case errors.Is(err, ErrRefused):
+		if !q.refused {
+			q.refused = true
+			c.config.nodeEvent(n, corev1.EventTypeWarning, "CommissionRefused", "Commission", err.Error())
+			q.log.Warn("commission refused", zap.Error(err))
+		}
+	case err != nil && !errors.Is(err, errTaken):
+		return retry("commission not started, retrying", err)
+	}
+	of, err := c.client.outside(n)
+	if err == nil {
+		err = of.DropAnnotation(ctx, v1alpha1.AnnotationCommission, q.asked)
+	}
+	if err != nil {
+		return retry("annotation not removed, retrying", err)
+	}
+	return true
 }

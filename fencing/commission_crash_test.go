@@ -70,16 +70,16 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 // caught by the test that is about it.
 var mutations = []mutation.Mutation{
 	{
-		Name: "each round is news", File: "devicechecks.go", Old: "|| old.Reason != condition.Reason, ",
+		Name: "each round is news", File: "checks.go", Old: "|| old.Reason != condition.Reason, ",
 		New:    "|| wrong, ",
 		Caught: "TestChangesOfReadinessAreEvents",
 	},
 	{
-		Name: "it is said before it is written", File: "devicechecks.go", Old: "\"status\"); err != nil {",
+		Name: "it is said before it is written", File: "checks.go", Old: "\"status\"); err != nil {",
 		New: "\"status\"); false {", Caught: "TestReadinessIsSaidOnceItIsWritten",
 	},
 	{
-		Name: "it is said once", File: "devicechecks.go", Old: "return time.Since(last) >= repeatEventsAfter",
+		Name: "it is said once", File: "checks.go", Old: "return time.Since(last) >= repeatEventsAfter",
 		New: "return false", Caught: "TestPlugThatIsOffWhileItsNodeWorksProvesNothing",
 	},
 	{
@@ -92,8 +92,8 @@ var mutations = []mutation.Mutation{
 		Caught: "TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader",
 	},
 	{
-		Name: "the next leader does not learn of it", File: "seenon.go",
-		Old: "return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))",
+		Name: "the next leader does not learn of it", File: "checks.go",
+		Old: "return node.Annotate(ctx, c.config.requireLeader, v1alpha1.AnnotationSeenOn, string(text))",
 		New: "_, _ = text, node\n\treturn nil", Caught: "TestMachineThatIsOffAlreadyAndAnotherLeader",
 	},
 	{
@@ -109,12 +109,12 @@ var mutations = []mutation.Mutation{
 		New: "		if false && lost {\n", Caught: "TestNodeThatIsToBeRemovedAndStaysIsAnAlarm",
 	},
 	{
-		Name: "who came first is not written down", File: "providerid.go",
-		Old: "return node.Label(ctx, c.requireLeader, v1alpha1.LabelProvider, providerHash(n))",
+		Name: "who came first is not written down", File: "checks.go",
+		Old: "return node.Label(ctx, c.config.requireLeader, v1alpha1.LabelProvider, providerHash(n))",
 		New: "_, _ = node, v1alpha1.LabelProvider\n\treturn nil", Caught: "TestProviderIDThatIsClaimedTwice",
 	},
 	{
-		Name: "any claim is believed", File: "providerid.go", Old: "if !found[d.Key].on {",
+		Name: "any claim is believed", File: "checks.go", Old: "if !found[d.Key].on {",
 		New: "if _ = d; found == nil {", Caught: "TestProviderIDOfNothingIsNotVouchedFor",
 	},
 	{
@@ -123,7 +123,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestConfigurationThatIsUnusableAsAWhole",
 	},
 	{
-		Name: "a flaw is said at the next check", File: "devicechecks.go", Old: "result.flawed != flawed\n",
+		Name: "a flaw is said at the next check", File: "checks.go", Old: "known.last.flawed != flawed\n",
 		New: "false && flawed\n", Caught: "TestConfigurationThatIsUnusableAsAWhole",
 	},
 	{
@@ -135,7 +135,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestDevicesAreReadAhead",
 	},
 	{
-		Name: "all are read ahead at once", File: "controller.go", Old: "c.config.Limits.MaxConcurrent)",
+		Name: "all are read ahead at once", File: "devices.go", Old: "c.Limits.MaxConcurrent)",
 		New: "1000)", Caught: "TestFewDevicesAreReadAheadAtATime",
 	},
 	{
@@ -149,7 +149,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestPageOfAProxyMakesNothingGone",
 	},
 	{
-		Name: "any answer makes a record gone", File: "nodefenceclient.go",
+		Name: "any answer makes a record gone", File: "client.go",
 		Old: "return kube.Absent(err, v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))",
 		New: "_, of := err.(interface{ Status() metav1.Status })\n	return of || kube.Absent(err, " +
 			"v1alpha1.Resource().GroupResource(), v1alpha1.Name(node))", Caught: "TestPageOfAProxyMakesNothingGone",
@@ -226,7 +226,7 @@ var mutations = []mutation.Mutation{
 		New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices",
 	},
 	{
-		Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.unproved(f.node, f.plan)",
+		Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.state.unproved(f.node, f.plan)",
 		New: "", Caught: "TestOnlyCommissionedNodesAreFenced",
 	},
 	{
@@ -247,8 +247,8 @@ var mutations = []mutation.Mutation{
 		New: "if fenceState(f) != policy.FenceQueued {", Caught: "TestFenceThatMayBeginAndDoesNotHasNoSlot",
 	},
 	{
-		Name: "the only replica leaves too soon", File: "controller.go", Old: "time.Since(r.began) >= 2*",
-		New: "time.Since(r.began) >= 0*", Caught: "TestOnlyReplicaOnAFailingNodeFencesOthers",
+		Name: "the only replica leaves too soon", File: "controller.go", Old: "time.Since(t.began) >= 2*",
+		New: "time.Since(t.began) >= 0*", Caught: "TestOnlyReplicaOnAFailingNodeFencesOthers",
 	},
 }
 

@@ -51,8 +51,8 @@ func proofOf(n *corev1.Node) Commissioned {
 	return p
 }
 
-// devices returns the devices that a level switches off, in the form of ProvedLevel.Devices.
-func devices(level nodeconfig.Level) map[string]string {
+// switched returns the devices that a level switches off, in the form of ProvedLevel.Devices.
+func switched(level nodeconfig.Level) map[string]string {
 	all := map[string]string{}
 	for _, m := range level.Off() {
 		all[m.Device.Key] = m.Device.Hash()
@@ -70,7 +70,7 @@ func (p Commissioned) proves(devices map[string]string) bool {
 func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
-		same := func(level nodeconfig.Level) bool { return maps.Equal(devices(level), l.Devices) }
+		same := func(level nodeconfig.Level) bool { return maps.Equal(switched(level), l.Devices) }
 		if !maps.Equal(l.Devices, proved.Devices) && slices.ContainsFunc(plan.PowerManagement, same) {
 			kept = append(kept, l)
 		}
@@ -80,13 +80,13 @@ func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissione
 }
 
 // unproved lists the power devices in a node's configuration that are not proved.
-func (r *run) unproved(node string, plan nodeconfig.Plan) (names []string) {
+func (c *clusterState) unproved(node string, plan nodeconfig.Plan) (names []string) {
 	var p Commissioned
-	if n, err := r.state.nodeLister.Get(node); err == nil {
+	if n, err := c.nodeLister.Get(node); err == nil {
 		p = proofOf(n)
 	}
 	for _, level := range plan.PowerManagement {
-		if of := devices(level); len(of) > 0 && !p.proves(of) {
+		if of := switched(level); len(of) > 0 && !p.proves(of) {
 			names = append(names, slices.Sorted(maps.Keys(of))...)
 		}
 	}
@@ -98,7 +98,7 @@ var errNotBack = errors.New("fencing: the node is not back yet")
 
 // writeProof stores the proof for the commissioned level at the Node.
 func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
-	n, err := f.liveNode(ctx, f.node)
+	n, err := f.client.node(ctx, f.node)
 	if err != nil {
 		return err
 	}
@@ -125,5 +125,5 @@ func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	return node.Annotate(ctx, f.requireLeader, v1alpha1.AnnotationCommissioned, string(text))
+	return node.Annotate(ctx, f.config.requireLeader, v1alpha1.AnnotationCommissioned, string(text))
 }

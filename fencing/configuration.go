@@ -22,15 +22,19 @@ const (
 	reasonUsable   = "ConfigurationUsable"
 )
 
-// survey is the last report about the configuration as a whole.
+// survey reports on the configuration as a whole. Only one goroutine uses it.
 type survey struct {
+	config *Config
+	state  *clusterState
+	plans  *planCache
+
 	known bool
 	wrong error     // why no node can be fenced; nil if at least one has a configuration
 	told  time.Time // when it was last reported
 }
 
 // flaws returns the problems of the nodes' configurations. The error is that of ctx.
-func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) error) (flaws map[string]error, err error) {
+func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, err error) {
 	select {
 	case p.lock <- struct{}{}:
 	case <-ctx.Done():
@@ -47,7 +51,7 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 		plan, err := p.current(node)
 		used.note(plan)
 		if err == nil {
-			err = usable(plan)
+			_, err = p.config.flow(plan, unknown)
 		}
 		if err != nil {
 			flaws[node] = err
@@ -65,26 +69,18 @@ func (p *planCache) flaws(ctx context.Context, usable func(nodeconfig.Plan) erro
 	return flaws, ctx.Err()
 }
 
-// flaws returns the problems of the nodes' configurations.
-func (c *checks) flaws(ctx context.Context) (map[string]error, error) {
-	return c.plans.flaws(ctx, func(plan nodeconfig.Plan) error {
-		_, err := c.flow(plan, unknown)
-		return err
-	})
-}
-
-// survey finds the nodes without a usable configuration. If no node has one, it reports that,
+// take finds the nodes without a usable configuration. If no node has one, it reports that,
 // because the fencer then has no effect.
-func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]error {
-	flaws, err := c.flaws(ctx)
+func (s *survey) take(ctx context.Context, nodes []*corev1.Node) map[string]error {
+	flaws, err := s.plans.flaws(ctx)
 	if err != nil {
 		return nil
 	}
 	var selected, flawed, bare int
 	var said []string
 	for _, n := range nodes {
-		if !c.state.selected(n) {
-			if facts, ok := c.state.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
+		if !s.state.selected(n) {
+			if facts, ok := s.state.nodes.FactsOf(n.Name, time.Now()); ok && facts.Selected && !facts.Excluded {
 				bare++
 			}
 			continue
@@ -102,10 +98,10 @@ func (c *checks) survey(ctx context.Context, nodes []*corev1.Node) map[string]er
 	switch {
 	case selected > 0 && flawed == selected:
 		wrong = errors.New(few(said))
-	case selected == 0 && bare > 0 && c.config.OnlyConfigured:
+	case selected == 0 && bare > 0 && s.config.OnlyConfigured:
 		wrong = errors.New("there is no ConfigMap for any node")
 	}
-	c.tellAll(wrong)
+	s.tell(wrong)
 	return flaws
 }
 
@@ -118,44 +114,44 @@ func few(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// tellAll reports when the configuration as a whole becomes unusable or usable, and every
-// repeatEventsAfter while it is unusable. Only watch calls it.
-func (c *checks) tellAll(wrong error) {
-	before := c.whole
+// tell reports when the configuration as a whole becomes unusable or usable, and every
+// repeatEventsAfter while it is unusable.
+func (s *survey) tell(wrong error) {
+	before := *s
 	turned := (before.wrong == nil) != (wrong == nil)
-	c.whole.known, c.whole.wrong = true, wrong
-	if hook := c.config.Hooks.OnConfiguration; hook != nil && (turned || !before.known) {
+	s.known, s.wrong = true, wrong
+	if hook := s.config.Hooks.OnConfiguration; hook != nil && (turned || !before.known) {
 		hook(wrong)
 	}
 	switch {
 	case turned && wrong == nil:
-		c.config.Logger.Info("a node has a usable configuration again")
-		c.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
+		s.config.Logger.Info("a node has a usable configuration again")
+		s.config.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
 	case wrong != nil && (turned || time.Since(before.told) >= repeatEventsAfter):
-		c.whole.told = time.Now()
+		s.told = time.Now()
 		if turned {
-			c.config.Logger.Error("no node has a usable configuration", zap.Error(wrong))
+			s.config.Logger.Error("no node has a usable configuration", zap.Error(wrong))
 		}
-		c.namespaceEvent(corev1.EventTypeWarning, reasonUnusable,
+		s.config.namespaceEvent(corev1.EventTypeWarning, reasonUnusable,
 			"no node can be fenced: none has a configuration that can be used: "+wrong.Error())
 	}
 }
 
-// leaveSurvey reports that this process no longer knows.
-func (c *checks) leaveSurvey() {
-	if hook := c.config.Hooks.OnConfiguration; hook != nil && c.whole.wrong != nil {
+// leave reports that this process no longer knows.
+func (s *survey) leave() {
+	if hook := s.config.Hooks.OnConfiguration; hook != nil && s.wrong != nil {
 		hook(nil)
 	}
 }
 
 // namespaceEvent records an Event about the namespace of the configuration.
-func (c *Controller) namespaceEvent(eventType, reason, text string) {
-	if c.config.Events == nil {
+func (c *Config) namespaceEvent(eventType, reason, text string) {
+	if c.Events == nil {
 		return
 	}
 	about := &corev1.Namespace{}
 	about.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
 	// An Event is in the namespace of its object, if that has one.
-	about.Name, about.Namespace = c.config.Namespace, c.config.Namespace
-	c.config.Events.Eventf(about, nil, eventType, reason, "Configure", "%s", note(text))
+	about.Name, about.Namespace = c.Namespace, c.Namespace
+	c.Events.Eventf(about, nil, eventType, reason, "Configure", "%s", note(text))
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -40,15 +41,14 @@ var (
 
 // Controller fences nodes. Only the leader runs it.
 type Controller struct {
-	kube       kubernetes.Interface
-	nodeFences nodeFenceClient
-	dynamic    dynamic.Interface
-	config     Config
-	turns      *turns
-	busy       sync.Mutex // held by Run
+	client  client
+	dynamic dynamic.Interface
+	config  Config
+	turns   *turns
+	busy    sync.Mutex // held by Run
 
 	mu      sync.Mutex
-	running *run // guarded by mu; nil if Run does not run
+	running *term // guarded by mu; nil if Run does not run
 }
 
 // New returns a controller. It sends no requests. The error names each invalid field.
@@ -64,7 +64,8 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 		return nil, err
 	}
 	return &Controller{
-		kube: kube, dynamic: dyn, nodeFences: newNodeFenceClient(dyn), config: c, turns: newTurns(c.ChecksAtOnce),
+		client: client{kube, dyn.Resource(v1alpha1.Resource())}, dynamic: dyn, config: c,
+		turns: newTurns(c.ChecksAtOnce),
 	}, nil
 }
 
@@ -85,20 +86,20 @@ func (c *Controller) Run(ctx context.Context) error {
 	role := kube.NewRole(c.config.Logger)
 	ctx, endReviews := role.Begin(ctx)
 	defer endReviews()
-	r, err := c.begin(ctx, role)
-	if r != nil {
-		defer r.end(cancel)
+	t, err := c.begin(ctx, role)
+	if t != nil {
+		defer t.end(cancel)
 	}
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	r.ended.Go(func() { r.checks.watch(ctx) })
-	c.runs(r)
+	t.tasks.begin(func() { t.checks.watch(ctx) })
+	c.runs(t)
 	defer c.runs(nil)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
-		if err := r.reconcile(ctx); err != nil {
+		if err := t.reconcile(ctx); err != nil {
 			return err
 		}
 		select {
@@ -109,38 +110,43 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// run is the controller during one term of leadership.
-type run struct {
-	*Controller
-	state   *clusterState
-	plans   *planCache
-	secrets *secrets
-	checks  *checks
-	dumps   *dumps
-	clock   clock.Clock // one for all, so that readings can be compared
-	role    *kube.Role
+func (c *Controller) runs(t *term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = t
+}
 
-	ended sync.WaitGroup
+// leading returns the term under way, or nil if Run does not run.
+func (c *Controller) leading() *term {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.config.Leadership.Remaining() <= 0 {
+		return nil
+	}
+	return c.running
+}
 
-	began  time.Time
-	mu     sync.Mutex
-	fences map[string]*fence // under way, by node
-	closed bool
+// term has the parts of the controller during one term of leadership.
+type term struct {
+	config      *Config
+	client      client
+	clock       clock.Clock // one for all, so that readings can be compared
+	tasks       *tasks
+	state       *clusterState
+	plans       *planCache
+	devices     *devices
+	dumps       *dumps
+	checks      *checks
+	commissions *commissions
 
+	began   time.Time
 	watches *kube.Failures // by what is watched
-
-	requests map[string]*commissionRequest // by node
-
-	ahead chan struct{} // bounds the fences that read devices ahead: as many as may start
-
-	pods  sync.Mutex
-	spent policy.Budget // guarded by pods
 }
 
 // begin starts the watches, and returns when their caches are complete.
-func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
+func (c *Controller) begin(ctx context.Context, role *kube.Role) (*term, error) {
 	used := &atomic.Pointer[uses]{}
-	role.Needs(c.kube, func() []kube.Right { return c.config.rights(used.Load()) })
+	role.Needs(c.client.kube, func() []kube.Right { return c.config.rights(used.Load()) })
 	if err := c.mayWatch(ctx); err != nil {
 		role.Explain(ctx, err)
 		return nil, err
@@ -149,26 +155,35 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{
-		Controller: c, role: role, clock: clock.System(), began: time.Now(),
-		fences: map[string]*fence{}, requests: map[string]*commissionRequest{},
+	core := c.client.kube.CoreV1()
+	allNodes := newInformer(c.client.kube, core.Nodes(), &corev1.Node{})
+	configMaps := newInformer(c.client.kube, core.ConfigMaps(c.config.Namespace), &corev1.ConfigMap{})
+	t := &term{
+		config: &c.config, client: c.client, clock: clock.System(), began: time.Now(),
+		tasks:   &tasks{fences: map[string]chan struct{}{}},
 		watches: kube.NewFailures(c.config.Logger, clock.System()),
-		ahead:   make(chan struct{}, c.config.Limits.MaxConcurrent),
 	}
-	core := c.kube.CoreV1()
-	allNodes := newInformer(c.kube, core.Nodes(), &corev1.Node{})
-	configMaps := newInformer(c.kube, core.ConfigMaps(c.config.Namespace), &corev1.ConfigMap{})
-	r.state = newClusterState(
-		c.config,
+	t.state = newClusterState(
+		&c.config,
 		nodes,
 		corelisters.NewNodeLister(allNodes.GetIndexer()),
 		corelisters.NewConfigMapLister(configMaps.GetIndexer()),
-		r.wake,
+		t.tasks,
 	)
-	r.secrets = newSecrets(c.kube, c.config)
-	r.plans = newPlanCache(c.config, r.state, r.secrets, r.begins, used)
-	r.checks, r.dumps = newChecks(r), newDumps(r)
-	r.state.checked = r.checks.status
+	t.devices = newDevices(&c.config, c.client.kube, c.turns)
+	t.plans = newPlanCache(c.config, t.state, t.devices.secrets, t.tasks.begin, used)
+	t.dumps = &dumps{
+		config: &c.config, nodes: t.state.nodeLister, tasks: t.tasks, clock: t.clock, last: map[string]heard{},
+	}
+	t.checks = &checks{
+		config: &c.config, client: c.client, state: t.state, plans: t.plans, devices: t.devices, dumps: t.dumps,
+		tasks: t.tasks, began: t.began, survey: survey{config: &c.config, state: t.state, plans: t.plans},
+		nodes: map[string]*checked{},
+	}
+	t.commissions = &commissions{
+		config: &c.config, client: c.client, state: t.state, plans: t.plans, tasks: t.tasks, began: t.began,
+		requests: map[string]*commissionRequest{},
+	}
 
 	nodeFence := &unstructured.Unstructured{}
 	nodeFence.SetGroupVersionKind(v1alpha1.Kind())
@@ -177,21 +192,19 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 		saw      func(object any)
 		gone     func(object any)
 	}{
-		{allNodes, r.sawNode, r.nodeGone},
+		{allNodes, t.sawNode, t.nodeGone},
 		{
-			newInformer(c.kube, c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease), &coordinationv1.Lease{}),
-			r.sawLease, r.leaseGone,
+			newInformer(c.client.kube, c.client.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
+				&coordinationv1.Lease{}),
+			t.sawLease, t.leaseGone,
 		},
 		{configMaps, func(any) {}, func(any) {}},
-		{
-			newInformer(c.dynamic, c.dynamic.Resource(v1alpha1.Resource()), nodeFence),
-			r.sawFence, r.fenceGone,
-		},
+		{newInformer(c.dynamic, c.client.fences, nodeFence), t.sawFence, t.fenceGone},
 	}
 	var synced []cache.InformerSynced
 	for _, h := range handlers {
-		if err := h.informer.SetWatchErrorHandlerWithContext(r.watchFailed); err != nil {
-			return r, fmt.Errorf("fencing: watch: %w", err)
+		if err := h.informer.SetWatchErrorHandlerWithContext(t.watchFailed); err != nil {
+			return t, fmt.Errorf("fencing: watch: %w", err)
 		}
 		registration, err := h.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    h.saw,
@@ -204,18 +217,18 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*run, error) {
 			},
 		})
 		if err != nil {
-			return r, fmt.Errorf("fencing: watch: %w", err)
+			return t, fmt.Errorf("fencing: watch: %w", err)
 		}
 		synced = append(synced, registration.HasSynced)
 	}
 	for _, h := range handlers {
-		r.ended.Go(func() { h.informer.RunWithContext(ctx) })
+		t.tasks.begin(func() { h.informer.RunWithContext(ctx) })
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return r, nil // ctx has ended
+		return t, nil // ctx has ended
 	}
 	nodes.Synced()
-	return r, nil
+	return t, nil
 }
 
 // newInformer returns an informer of all objects of a client's resource. An informer factory would
@@ -234,22 +247,20 @@ func newInformer[List runtime.Object](client any, resource interface {
 // controller that waited for it would silently fence no node. Temporary errors are ignored.
 func (c *Controller) mayWatch(ctx context.Context) error {
 	one := metav1.ListOptions{Limit: 1}
+	core, leases := c.client.kube.CoreV1(), c.client.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for _, list := range []struct {
 		what string
 		of   func() error
 	}{
 		{
 			"NodeFences: is their CustomResourceDefinition installed?",
-			func() error { _, err := c.dynamic.Resource(v1alpha1.Resource()).List(ctx, one); return err },
+			func() error { _, err := c.client.fences.List(ctx, one); return err },
 		},
-		{"Nodes", func() error { _, err := c.kube.CoreV1().Nodes().List(ctx, one); return err }},
-		{"Leases in " + corev1.NamespaceNodeLease, func() error {
-			_, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, one)
-			return err
-		}},
+		{"Nodes", func() error { _, err := core.Nodes().List(ctx, one); return err }},
+		{"Leases in " + corev1.NamespaceNodeLease, func() error { _, err := leases.List(ctx, one); return err }},
 		{
 			"ConfigMaps in " + c.config.Namespace,
-			func() error { _, err := c.kube.CoreV1().ConfigMaps(c.config.Namespace).List(ctx, one); return err },
+			func() error { _, err := core.ConfigMaps(c.config.Namespace).List(ctx, one); return err },
 		},
 	} {
 		err := list.of()
@@ -261,44 +272,42 @@ func (c *Controller) mayWatch(ctx context.Context) error {
 }
 
 // watchFailed logs that a watch has failed. client-go opens it again.
-func (r *run) watchFailed(ctx context.Context, watch *cache.Reflector, err error) {
+func (t *term) watchFailed(ctx context.Context, watch *cache.Reflector, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
 	}
-	r.role.Refused(err)
-	r.watches.Note(watch.TypeDescription(), err, "watch ended, reopening", "")
+	kube.RoleOf(ctx).Refused(err)
+	t.watches.Note(watch.TypeDescription(), err, "watch ended, reopening", "")
 }
 
 // end waits until all goroutines have ended. After that, nothing is known.
-func (r *run) end(cancel context.CancelFunc) {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
+func (t *term) end(cancel context.CancelFunc) {
+	t.tasks.close()
 	cancel()
-	r.ended.Wait()
-	if hook := r.config.Hooks.OnForgotten; hook != nil {
-		for _, node := range r.state.fenced() {
+	t.tasks.ended.Wait()
+	if hook := t.config.Hooks.OnForgotten; hook != nil {
+		for _, node := range t.state.fenced() {
 			hook(node)
 		}
 	}
 }
 
 // reconcile starts the fences of nodes that fail and of nodes that have a record.
-func (r *run) reconcile(ctx context.Context) error {
-	all := r.state.observe()
+func (t *term) reconcile(ctx context.Context) error {
+	all := t.state.observe()
 	for i := range all.Nodes {
 		n := &all.Nodes[i]
-		if n.Name == r.config.Node && r.leaves(n) {
+		if n.Name == t.config.Node && t.leaves(n) {
 			return ErrOwnHost
 		}
-		if r.state.candidate(n) {
-			r.carryOut(ctx, n.Name)
+		if t.state.candidate(n) {
+			t.carryOut(ctx, n.Name)
 		}
 	}
-	for _, node := range r.state.fenced() {
-		r.carryOut(ctx, node)
+	for _, node := range t.state.fenced() {
+		t.carryOut(ctx, node)
 	}
-	r.takeRequests(ctx)
+	t.commissions.take(ctx)
 	return nil
 }
 
@@ -306,103 +315,131 @@ func (r *run) reconcile(ctx context.Context) error {
 // Ready, this process works and may be the only one, so it stays until it has led for twice as long
 // as a new leader may have to wait. Otherwise a leader that is elected again and again would fence
 // no node.
-func (r *run) leaves(own *policy.NodeFacts) bool {
-	limits := r.config.Limits
+func (t *term) leaves(own *policy.NodeFacts) bool {
+	limits := t.config.Limits
 	return own.NotReadyFor >= limits.NotReadyFor ||
 		fails(own) && own.FailingFor >= limits.NotReadyFor &&
-			time.Since(r.began) >= 2*(limits.Observation+limits.CoolDown)
+			time.Since(t.began) >= 2*(limits.Observation+limits.CoolDown)
 }
 
 // carryOut starts a goroutine for the fence of a node, unless one is running.
-func (r *run) carryOut(ctx context.Context, node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fences[node] != nil || r.closed {
-		return
-	}
-	f := newFence(r, node)
-	r.fences[node] = f
-	r.ended.Go(func() {
+func (t *term) carryOut(ctx context.Context, node string) {
+	t.tasks.fence(node, func(woken <-chan struct{}) {
+		log := t.config.Logger.With(zap.String("node", node))
+		f := &fence{
+			config: t.config, client: t.client, clock: t.clock, state: t.state, plans: t.plans,
+			devices: t.devices, dumps: t.dumps, checks: t.checks,
+			node: node, woken: woken, log: log, retries: kube.NewFailures(log, t.clock),
+			memory: statemachine.NewMemory(t.clock.Now()),
+		}
 		f.carryOut(ctx)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.fences, node)
 	})
 }
 
-// begins runs a function in a goroutine, unless the run is ending.
-func (r *run) begins(something func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.ended.Go(something)
+// tasks has the goroutines of a term, among them one for each fence under way.
+type tasks struct {
+	ended sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	fences map[string]chan struct{} // under way, by node; each channel makes its fence decide again
+}
+
+// begin runs a function in a goroutine, unless the term is ending.
+func (t *tasks) begin(something func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.ended.Go(something)
 	}
-	return !r.closed
+	return !t.closed
+}
+
+// fence runs a fence in a goroutine, unless one of this node is running or the term is ending.
+func (t *tasks) fence(node string, carryOut func(woken <-chan struct{})) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fences[node] != nil || t.closed {
+		return
+	}
+	woken := make(chan struct{}, 1)
+	t.fences[node] = woken
+	t.ended.Go(func() {
+		carryOut(woken)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.fences, node)
+	})
 }
 
 // wake makes the fence of a node decide again.
-func (r *run) wake(node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f := r.fences[node]; f != nil {
-		select {
-		case f.woken <- struct{}{}:
-		default:
-		}
+func (t *tasks) wake(node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case t.fences[node] <- struct{}{}:
+	default: // it is awake, or there is no fence
 	}
 }
 
-func (r *run) sawNode(object any) {
+// close makes begin and fence start nothing more.
+func (t *tasks) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+}
+
+func (t *term) sawNode(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.state.nodes.Node(n, time.Now())
-		r.wake(n.Name)
+		t.state.nodes.Node(n, time.Now())
+		t.tasks.wake(n.Name)
 	}
 }
 
-func (r *run) nodeGone(object any) {
+func (t *term) nodeGone(object any) {
 	if n, ok := object.(*corev1.Node); ok {
-		r.state.nodes.NodeGone(n.Name, n.UID)
-		r.wake(n.Name)
+		t.state.nodes.NodeGone(n.Name, n.UID)
+		t.tasks.wake(n.Name)
 	}
 }
 
-func (r *run) sawLease(object any) {
+func (t *term) sawLease(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.state.nodes.Lease(l, time.Now())
-		r.wake(l.Name) // a fence may wait for the node to start
+		t.state.nodes.Lease(l, time.Now())
+		t.tasks.wake(l.Name) // a fence may wait for the node to start
 	}
 }
 
-func (r *run) leaseGone(object any) {
+func (t *term) leaseGone(object any) {
 	if l, ok := object.(*coordinationv1.Lease); ok {
-		r.state.nodes.LeaseGone(l.Name, l.UID)
+		t.state.nodes.LeaseGone(l.Name, l.UID)
 	}
 }
 
-func (r *run) sawFence(object any) {
-	f := r.decoded(object)
+func (t *term) sawFence(object any) {
+	f := t.decoded(object)
 	if f == nil {
 		return
 	}
-	if hook := r.config.Hooks.OnRecord; hook != nil {
+	if hook := t.config.Hooks.OnRecord; hook != nil {
 		hook(f)
 	}
-	if r.state.observeRecord(f) {
-		r.wake(f.Node)
+	if t.state.observeRecord(f) {
+		t.tasks.wake(f.Node)
 	}
 }
 
-func (r *run) fenceGone(object any) {
-	if f := r.decoded(object); f != nil {
-		if hook := r.config.Hooks.OnForgotten; hook != nil {
+func (t *term) fenceGone(object any) {
+	if f := t.decoded(object); f != nil {
+		if hook := t.config.Hooks.OnForgotten; hook != nil {
 			hook(f.Node)
 		}
-		r.state.forgetRecord(f)
-		r.wake(f.Node)
+		t.state.forgetRecord(f)
+		t.tasks.wake(f.Node)
 	}
 }
 
-func (r *run) decoded(object any) *v1alpha1.NodeFence {
+func (t *term) decoded(object any) *v1alpha1.NodeFence {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -410,14 +447,11 @@ func (r *run) decoded(object any) *v1alpha1.NodeFence {
 	f, err := typed(u)
 	switch {
 	case err != nil:
-		r.config.Logger.Error("NodeFence cannot be decoded", zap.Error(err))
+		t.config.Logger.Error("NodeFence cannot be decoded", zap.Error(err))
 		return nil
 	case f.Name != v1alpha1.Name(f.Node):
-		r.config.Logger.Warn(
-			"NodeFence ignored, its name does not match its node",
-			zap.String("name", f.Name),
-			zap.String("node", f.Node),
-		)
+		t.config.Logger.Warn("NodeFence ignored, its name does not match its node",
+			zap.String("name", f.Name), zap.String("node", f.Node))
 		return nil
 	}
 	return f

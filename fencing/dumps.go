@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
@@ -25,7 +26,10 @@ type Dumps interface {
 
 // dumps keeps the dump messages that this process has received.
 type dumps struct {
-	*run
+	config *Config
+	nodes  corelisters.NodeLister
+	tasks  *tasks
+	clock  clock.Clock
 
 	mu     sync.Mutex
 	wanted bool // a node has kdump=yes
@@ -40,8 +44,6 @@ type heard struct {
 	at   clock.Reading // or later
 }
 
-func newDumps(r *run) *dumps { return &dumps{run: r, last: map[string]heard{}} }
-
 // want starts to receive messages, until ctx ends. It returns the error that prevents it.
 func (d *dumps) want(ctx context.Context) error {
 	d.mu.Lock()
@@ -54,7 +56,7 @@ func (d *dumps) want(ctx context.Context) error {
 	if d.say(err); err != nil {
 		return err
 	}
-	if d.wanted = d.begins(func() { d.listen(ctx, port) }); !d.wanted {
+	if d.wanted = d.tasks.begin(func() { d.listen(ctx, port) }); !d.wanted {
 		return port.Close()
 	}
 	return nil
@@ -101,7 +103,7 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	if len(from) == 0 {
 		return
 	}
-	nodes, _ := d.state.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
+	nodes, _ := d.nodes.List(labels.Everything()) // a lister of an informer has no errors
 	of := map[netip.Addr][]*corev1.Node{}
 	for _, n := range nodes {
 		for _, a := range addresses(n) {
@@ -110,18 +112,15 @@ func (d *dumps) hears(from []netip.Addr, at clock.Reading) {
 	}
 	for _, addr := range from {
 		if len(of[addr]) != 1 {
-			d.config.Logger.Debug(
-				"dump message from an address of no node or of several nodes",
-				zap.Stringer("address", addr),
-				zap.Int("nodes", len(of[addr])),
-			)
+			d.config.Logger.Debug("dump message from an address of no node or of several nodes",
+				zap.Stringer("address", addr), zap.Int("nodes", len(of[addr])))
 			continue
 		}
 		n := of[addr][0]
 		d.mu.Lock()
 		d.last[n.Name] = heard{n.UID, at}
 		d.mu.Unlock()
-		d.wake(n.Name)
+		d.tasks.wake(n.Name)
 	}
 }
 

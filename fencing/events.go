@@ -13,8 +13,8 @@ import (
 const maxNote = 1024
 
 // event records an Event about a NodeFence.
-func (c *Controller) event(f *v1alpha1.NodeFence, eventType, reason, action, format string, args ...any) {
-	if c.config.Events == nil {
+func (c *Config) event(f *v1alpha1.NodeFence, eventType, reason, action, format string, args ...any) {
+	if c.Events == nil {
 		return
 	}
 	about := &v1alpha1.NodeFence{}
@@ -23,18 +23,18 @@ func (c *Controller) event(f *v1alpha1.NodeFence, eventType, reason, action, for
 	node := &corev1.Node{}
 	node.APIVersion, node.Kind = "v1", "Node"
 	node.Name, node.UID = f.Node, f.Status.NodeUID
-	c.config.Events.Eventf(about, node, eventType, reason, action, "%s", note(fmt.Sprintf(format, args...)))
+	c.Events.Eventf(about, node, eventType, reason, action, "%s", note(fmt.Sprintf(format, args...)))
 }
 
 // nodeEvent records an Event about a Node.
-func (c *Controller) nodeEvent(n *corev1.Node, eventType, reason, action, text string) {
-	if c.config.Events == nil {
+func (c *Config) nodeEvent(n *corev1.Node, eventType, reason, action, text string) {
+	if c.Events == nil {
 		return
 	}
 	about := &corev1.Node{}
 	about.APIVersion, about.Kind = "v1", "Node"
 	about.Name, about.UID, about.ResourceVersion = n.Name, n.UID, n.ResourceVersion
-	c.config.Events.Eventf(about, nil, eventType, reason, action, "%s", note(text))
+	c.Events.Eventf(about, nil, eventType, reason, action, "%s", note(text))
 }
 
 // note truncates text to the length of a note.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
@@ -32,7 +33,8 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 	case statemachine.Look:
 		return f.look(ctx)
 	case statemachine.Read:
-		return f.readDevices(ctx, step)
+		_, err := f.readPowers(ctx, step)
+		return err
 	case statemachine.Call:
 		return f.call(ctx, step)
 	case statemachine.Act:
@@ -43,16 +45,17 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 		f.reportBlocked()
 		return f.await(ctx, step)
 	case statemachine.SetFinalizer:
-		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
-			return f.nodeFences.setFinalizer(ctx, f.record, step.Present)
+		return f.change(ctx, step, func(m *metav1.ObjectMeta) {
+			m.Finalizers = slices.DeleteFunc(m.Finalizers, func(name string) bool { return name == v1alpha1.Finalizer })
+			if step.Present {
+				m.Finalizers = append(m.Finalizers, v1alpha1.Finalizer)
+			}
 		})
 	case statemachine.DropAnnotation:
 		if step.Why != "" {
-			f.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
+			f.config.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
 		}
-		return f.change(ctx, step, func(ctx context.Context) (*v1alpha1.NodeFence, error) {
-			return f.nodeFences.dropAnnotation(ctx, f.record, step.Key)
-		})
+		return f.change(ctx, step, func(m *metav1.ObjectMeta) { delete(m.Annotations, step.Key) })
 	case statemachine.Delete:
 		return f.delete(ctx)
 	}
@@ -67,7 +70,7 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 	before, outcome := f.record.Status, statemachine.Outcome{Began: f.clock.Now()}
 	next := f.record.DeepCopy()
 	next.Status = step.Status
-	written, err := f.nodeFences.writeStatus(ctx, next)
+	written, err := f.client.writeStatus(ctx, next)
 	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
 	f.memory = f.memory.After(&before, step, outcome)
 	if err != nil {
@@ -111,7 +114,7 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 	}
 	f.reportBlocked()
 	if reason == statemachine.DumpSeen {
-		f.event(
+		f.config.event(
 			now,
 			corev1.EventTypeNormal,
 			string(reason),
@@ -130,7 +133,7 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 	if s.Phase == v1alpha1.PhaseError || s.Phase == v1alpha1.PhaseGivenUp {
 		kind = corev1.EventTypeWarning
 	}
-	f.event(now, kind, string(reason), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
+	f.config.event(now, kind, string(reason), "Fence", "incident %d of node %s: %s", s.Incident, f.node, s.Phase)
 	if s.Commission != nil &&
 		(before.Phase == v1alpha1.PhaseCommissioning || s.Phase == v1alpha1.PhaseCommissioning || s.Phase.Ended()) {
 		f.announceCommission(reason, s)
@@ -138,15 +141,11 @@ func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason
 }
 
 // change updates the metadata of the record.
-func (f *fence) change(
-	ctx context.Context,
-	step statemachine.Step,
-	update func(context.Context) (*v1alpha1.NodeFence, error),
-) error {
+func (f *fence) change(ctx context.Context, step statemachine.Step, change func(*metav1.ObjectMeta)) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	before := f.record.Status
-	changed, err := update(ctx)
+	changed, err := f.client.update(ctx, f.record, change)
 	f.memory = f.memory.After(&before, step, statemachine.Outcome{Failed: err != nil})
 	if err != nil {
 		f.record = nil
@@ -164,26 +163,20 @@ func (f *fence) delete(ctx context.Context) error {
 	defer cancel()
 	record := f.record
 	f.record = nil
-	err := f.nodeFences.delete(ctx, record)
+	err := f.client.delete(ctx, record)
 	if err == nil || absent(err, f.node) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err
 }
 
-// reach returns the target for the agent of a device.
-func (f *fence) reach(ctx context.Context, name string) (agent.Target, error) {
+// device returns a device of the last decision's configuration.
+func (f *fence) device(name string) (*nodeconfig.Device, error) {
 	d, ok := device(f.plan, name)
 	if !ok {
-		return agent.Target{}, fmt.Errorf("device %s is not in the configuration any more", name)
+		return nil, fmt.Errorf("device %s is not in the configuration any more", name)
 	}
-	return f.secrets.target(ctx, f.node, d)
-}
-
-// readDevices reads devices concurrently.
-func (f *fence) readDevices(ctx context.Context, step statemachine.Read) error {
-	_, err := f.readPowers(ctx, step)
-	return err
+	return d, nil
 }
 
 // watchEvery is the interval at which a waiting fence reads devices that may go off.
@@ -193,9 +186,10 @@ const watchEvery = 5 * time.Second
 func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 	if len(step.Ahead) > 0 {
 		select {
-		case f.ahead <- struct{}{}:
-			defer func() { <-f.ahead }()
-			return f.readDevices(ctx, statemachine.Read{Devices: step.Ahead})
+		case f.devices.ahead <- struct{}{}:
+			defer func() { <-f.devices.ahead }()
+			_, err := f.readPowers(ctx, statemachine.Read{Devices: step.Ahead})
+			return err
 		default: // others read: there may be many, and only some may start
 		}
 	}
@@ -219,6 +213,7 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 	}
 }
 
+// readPowers reads devices concurrently.
 func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent.Power, error) {
 	plugs := map[string][]int{} // by the device that has them
 	for i, name := range step.Devices {
@@ -226,7 +221,7 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 		plugs[queue] = append(plugs[queue], i)
 	}
 	for _, queue := range slices.Sorted(maps.Keys(plugs)) { // in one order, or fences wait for each other
-		end, err := f.turns.take(ctx, queue, true)
+		end, err := f.devices.turns.take(ctx, queue, true)
 		if err != nil {
 			return nil, err
 		}
@@ -260,17 +255,10 @@ func (f *fence) queue(name string) string {
 }
 
 func (f *fence) power(ctx context.Context, name string) agent.Power {
-	timeout := f.config.CommandTimeout
-	if d, ok := device(f.plan, name); ok {
-		timeout = f.timeout(d)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	began := time.Now()
-	power := agent.PowerUnknown
-	target, err := f.reach(ctx, name)
+	began, power := time.Now(), agent.PowerUnknown
+	d, err := f.device(name)
 	if err == nil {
-		power, err = f.config.Agents.Power(ctx, target)
+		power, err = f.devices.power(ctx, f.node, d)
 	}
 	if err != nil {
 		power = agent.PowerUnknown
@@ -291,16 +279,20 @@ const reachWithin = time.Second
 // read; otherwise it would be the next step for ever. If the turn comes too late for the last look
 // at the node, the fence keeps it for the next command.
 func (f *fence) call(ctx context.Context, step statemachine.Call) error {
-	config := &f.config
+	config := f.config
 	if f.turn == nil {
-		end, err := f.turns.take(ctx, f.queue(step.Device), true)
+		end, err := f.devices.turns.take(ctx, f.queue(step.Device), true)
 		if err != nil {
 			return err
 		}
 		f.turn = end
 	}
 	reaching, reached := context.WithTimeout(ctx, reachWithin)
-	target, err := f.reach(reaching, step.Device)
+	var target agent.Target
+	d, err := f.device(step.Device)
+	if err == nil {
+		target, err = f.devices.secrets.target(reaching, f.node, d)
+	}
 	reached()
 	unsent := err != nil
 	timeout := time.Duration(step.Op.DeadlineSeconds) * time.Second
@@ -339,7 +331,7 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 // cluster returns the node for changes by this incident.
 func (f *fence) cluster() (*cluster.Node, error) {
 	return cluster.New(
-		f.kube,
+		f.client.kube,
 		cluster.Config{
 			Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident, Seen: f.seen,
 		},
@@ -366,9 +358,9 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 	case err != nil && !refused(err) && !f.refusedForLong(err): // not a proven failure
 		return err
 	case err != nil:
-		f.role.Refused(err)
+		kube.RoleOf(ctx).Refused(err)
 		f.log.Warn("method failed", zap.String("method", step.Method), zap.Error(err))
-		f.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
+		f.config.event(f.record, corev1.EventTypeWarning, "MethodFailed", "Act", "%s: %v", step.Method, err)
 	}
 	outcome.Ended, outcome.Failed = f.clock.Now(), err != nil
 	f.memory = f.memory.After(&before, step, outcome)
@@ -378,11 +370,11 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
 	switch name {
 	case statemachine.MarkUnschedulable:
-		return node.MarkUnschedulable(ctx, f.requireLeader)
+		return node.MarkUnschedulable(ctx, f.config.requireLeader)
 	case statemachine.MarkSchedulable:
 		return node.MarkSchedulable(ctx)
 	case nodeconfig.Cordon:
-		_, err := node.Cordon(ctx, f.requireLeader)
+		_, err := node.Cordon(ctx, f.config.requireLeader)
 		return err
 	case nodeconfig.Uncordon:
 		return node.Uncordon(ctx)
@@ -440,8 +432,8 @@ func refused(err error) bool {
 
 // requireLeader returns an error unless this process leads. It is the proof for changes that can be
 // undone and do not harm a working node.
-func (c *Controller) requireLeader(context.Context) error {
-	if c.config.Leadership.Remaining() <= 0 {
+func (c *Config) requireLeader(context.Context) error {
+	if c.Leadership.Remaining() <= 0 {
 		return errNotLeader
 	}
 	return nil
@@ -450,7 +442,7 @@ func (c *Controller) requireLeader(context.Context) error {
 // requireNodeFailing returns an error unless this process leads and the node still fails. It is the
 // proof for changes that would harm a working node.
 func (f *fence) requireNodeFailing(ctx context.Context) error {
-	if err := f.requireLeader(ctx); err != nil {
+	if err := f.config.requireLeader(ctx); err != nil {
 		return err
 	}
 	n, err := f.lookAtNode(ctx)
@@ -493,7 +485,7 @@ func (f *fence) shownReady() bool {
 }
 
 func (f *fence) evicted(pod *corev1.Pod) {
-	f.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
+	f.config.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
 }
 
 // before returns the number of the previous incident.

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -35,10 +33,18 @@ const (
 // fence executes the steps of the state machine for the record of one node, and reports their
 // outcomes to it.
 type fence struct {
-	*run
+	config  *Config
+	client  client
+	clock   clock.Clock
+	state   *clusterState
+	plans   *planCache
+	devices *devices
+	dumps   *dumps
+	checks  *checks
+
 	node  string
 	log   *zap.Logger
-	woken chan struct{}
+	woken <-chan struct{} // receives when something has changed
 
 	record    *v1alpha1.NodeFence // nil if it must be read
 	version   string              // last read or written by this process
@@ -53,14 +59,6 @@ type fence struct {
 	stuck     error // why this process must do nothing more: an agent could not be ended
 	failures  failures
 	turn      func() // ends the turn of the command that is about to be sent; nil without such a command
-}
-
-func newFence(r *run, node string) *fence {
-	log := r.config.Logger.With(zap.String("node", node))
-	return &fence{
-		run: r, node: node, log: log, retries: kube.NewFailures(log, r.clock),
-		woken: make(chan struct{}, 1), memory: statemachine.NewMemory(r.clock.Now()),
-	}
 }
 
 // errGone means that the record no longer exists.
@@ -86,7 +84,7 @@ func (f *fence) carryOut(ctx context.Context) {
 			f.retries.Over("step")
 			continue
 		}
-		f.role.Refused(err)
+		kube.RoleOf(ctx).Refused(err)
 		if ctx.Err() == nil {
 			f.retries.Note("step", err, "fence step failed, retrying", "")
 		}
@@ -145,7 +143,7 @@ func (f *fence) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	known := f.state.fence(f.node) // before the read: another record may be created afterwards
-	record, err := f.nodeFences.get(ctx, f.node)
+	record, err := f.client.fence(ctx, f.node)
 	if absent(err, f.node) {
 		if known != nil {
 			f.state.forgetRecord(known)
@@ -153,7 +151,7 @@ func (f *fence) read(ctx context.Context) error {
 		if f.state.trigger(f.node) == nil || f.config.Leadership.Remaining() <= 0 {
 			return errGone
 		}
-		record, err = f.nodeFences.create(ctx, f.node, nil)
+		record, err = f.client.create(ctx, f.node, nil)
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err):
@@ -196,7 +194,7 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	}
 	f.plan = plan
 	if err == nil {
-		in.Plan, err = f.flow(plan, f.checks.known(f.node, s))
+		in.Plan, err = f.config.flow(plan, f.checks.known(f.node, s))
 	}
 	if err != nil {
 		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
@@ -231,7 +229,7 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	if !asked {
 		return step
 	}
-	storage := f.storageReachable(ctx)
+	storage := f.state.storageReachable(ctx)
 	var d policy.Decision
 	switch {
 	case target.Act == policy.Commission:
@@ -289,7 +287,7 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 		target.Devices += len(level)
 	}
 	if f.config.RequireCommissioned && !target.Switched {
-		target.Unproved = f.unproved(f.node, f.plan)
+		target.Unproved = f.state.unproved(f.node, f.plan)
 	}
 	if len(s.Triggers) > 0 {
 		target.Trigger = s.Triggers[0].Type
@@ -300,17 +298,6 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 // restarted reports whether an admin has started this incident.
 func (f *fence) restarted() bool {
 	return f.record.Annotations[v1alpha1.AnnotationRestart] == before(f.record.Status.Incident)
-}
-
-func (r *run) storageReachable(ctx context.Context) policy.Status {
-	reachable := r.config.StorageReachable
-	switch {
-	case reachable == nil:
-		return policy.Unknown
-	case reachable(ctx):
-		return policy.True
-	}
-	return policy.False
 }
 
 func (f *fence) reportDecision(d policy.Decision) {
@@ -369,7 +356,7 @@ func (f *fence) look(ctx context.Context) error {
 	var failed error
 	var looking sync.WaitGroup
 	looking.Go(func() { node, failed = f.lookAtNode(ctx) })
-	record, err := f.nodeFences.get(ctx, f.node)
+	record, err := f.client.fence(ctx, f.node)
 	looking.Wait()
 	if absent(err, f.node) {
 		return errGone
@@ -394,9 +381,8 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	var renewal string
 	var failed error
 	var looking sync.WaitGroup
-	looking.Go(func() { renewal, failed = f.lookAtLease(ctx, f.node) })
-	n, err := f.kube.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
-	err = kube.Named(n, f.node, err)
+	looking.Go(func() { renewal, failed = f.client.renewal(ctx, f.node) })
+	n, err := f.client.node(ctx, f.node)
 	looking.Wait()
 	if kube.Absent(err, corev1.Resource("nodes"), f.node) {
 		return statemachine.Node{Missing: true}, nil
@@ -409,19 +395,4 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	node := found(n, renewal, f.state.failing(n, f.record))
 	node.Leaving = n.DeletionTimestamp != nil || f.state.leaving(n)
 	return node, nil
-}
-
-// lookAtLease returns a value that changes with each renewal of a node's Lease.
-func (c *Controller) lookAtLease(ctx context.Context, node string) (renewal string, err error) {
-	lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node, metav1.GetOptions{})
-	err = kube.Named(lease, node, err)
-	switch {
-	case kube.Absent(err, coordinationv1.Resource("leases"), node):
-		return "", nil
-	case err != nil:
-		return "", err
-	case lease.Spec.RenewTime != nil:
-		renewal = string(lease.UID) + lease.Spec.RenewTime.String()
-	}
-	return renewal, nil
 }

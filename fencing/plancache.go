@@ -197,12 +197,12 @@ func (p *planCache) resolution(ctx context.Context, in inputs, again bool) *node
 }
 
 // flow converts a configuration for the state machine.
-func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
+func (c *Config) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
 	flow := statemachine.Plan{
 		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor),
 		PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
-		RestartDelay: c.config.RestartDelay, DetachTimeout: c.config.DetachTimeout, Kdump: p.Kdump,
-		KdumpTimeout: given(p.KdumpTimeout), History: c.config.History,
+		RestartDelay: c.RestartDelay, DetachTimeout: c.DetachTimeout, Kdump: p.Kdump,
+		KdumpTimeout: given(p.KdumpTimeout), History: c.History,
 		Retries: int32(p.Retries), Restarts: int32(p.Restarts),
 	}
 	if p.Restarts == 0 {
@@ -213,7 +213,7 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 			Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d), Ambiguous: !d.OffIsProof,
 		}
 	}
-	if p.Kdump && c.config.Dumps == nil { // to accept it without waiting would cut off the dump
+	if p.Kdump && c.Dumps == nil { // to accept it without waiting would cut off the dump
 		return flow, errors.New(
 			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a " +
 				"dump takes (got \"yes\")",
@@ -224,7 +224,7 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 		if m.Device != nil {
 			d := device(m.Device)
 			converted.Device = &d
-			_, converted.Storage = c.config.Storage[m.Name]
+			_, converted.Storage = c.Storage[m.Name]
 		}
 		return converted
 	}
@@ -257,8 +257,8 @@ func (c *Controller) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool
 }
 
 // timeout returns the timeout of a device's agent.
-func (c *Controller) timeout(d *nodeconfig.Device) time.Duration {
-	return cmp.Or(d.Timeout, c.config.CommandTimeout)
+func (c *Config) timeout(d *nodeconfig.Device) time.Duration {
+	return cmp.Or(d.Timeout, c.CommandTimeout)
 }
 
 // given returns a configured wait. 0 means the default for the state machine, so it becomes the

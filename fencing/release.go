@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,7 +26,7 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 			return errProofOld
 		}
 		f.renewals = 0
-		return f.requireLeader(ctx)
+		return f.config.requireLeader(ctx)
 	}
 	switch step.Part {
 	case statemachine.Taint:
@@ -61,8 +60,8 @@ func (f *fence) release(ctx context.Context, step statemachine.Release) error {
 // deletePods lists the pods and deletes those that may go now. With devices, it is limited to the
 // storage that they cut off.
 func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluster.Proof, devices []string) error {
-	options := cluster.Options{Budget: f.budget, OnPod: func(pod *corev1.Pod) {
-		f.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
+	options := cluster.Options{Budget: f.state.budget, OnPod: func(pod *corev1.Pod) {
+		f.config.event(f.record, corev1.EventTypeNormal, "PodReleased", "Release", "pod %s/%s", pod.Namespace, pod.Name)
 	}}
 	if f.config.Limits.PodsPerMinute == 0 {
 		options.Budget = nil
@@ -91,13 +90,4 @@ func (f *fence) storage(devices []string) *cluster.Storage {
 		}
 	}
 	return all
-}
-
-// budget returns how many pods may go now, over all fences.
-func (f *fence) budget(pods int) int {
-	f.pods.Lock()
-	defer f.pods.Unlock()
-	var granted int
-	f.spent, granted = f.spent.Take(time.Now(), pods, f.config.Limits)
-	return granted
 }

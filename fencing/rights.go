@@ -38,7 +38,7 @@ func (u *uses) note(plan nodeconfig.Plan) {
 
 // rights returns the rights that a controller needs with this configuration. used is nil while the
 // configurations of nodes are not known.
-func (c Config) rights(used *uses) []kube.Right {
+func (c *Config) rights(used *uses) []kube.Right {
 	var u uses
 	if used != nil {
 		u = *used

@@ -1,9 +1,7 @@
 package fencing
 
 import (
-	"context"
 	"encoding/json"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 )
 
@@ -71,53 +68,6 @@ func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string,
 		next.At, next.By = metav1.NewTime(now.UTC().Truncate(time.Second)), by
 	}
 	return next
-}
-
-// remember stores new knowledge about a node's devices at the Node. A contradiction counts in this
-// process at once, even if it cannot be stored.
-func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
-	c.mu.Lock()
-	for device, r := range found {
-		switch {
-		case r.contradicts:
-			if c.withdrawn[n.Name] == nil {
-				c.withdrawn[n.Name] = map[string]bool{}
-			}
-			c.withdrawn[n.Name][device] = true
-		case r.on:
-			delete(c.withdrawn[n.Name], device)
-		}
-	}
-	c.mu.Unlock()
-	before := seenOf(n)
-	after := before.after(plan, found, c.config.Node, time.Now())
-	if maps.Equal(before.Devices, after.Devices) {
-		return nil
-	}
-	text, err := json.Marshal(after)
-	if err != nil {
-		return err
-	}
-	node, err := cluster.New(c.kube, cluster.Config{Name: n.Name, UID: n.UID, Incident: 1})
-	if err != nil {
-		return err
-	}
-	return node.Annotate(ctx, c.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
-}
-
-// known returns a function that reports whether a device of a node was read on while the very
-// machine of the incident worked.
-func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
-	n, err := c.state.nodeLister.Get(node)
-	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {
-		return unknown
-	}
-	seen := seenOf(n)
-	return func(d *nodeconfig.Device) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return seen.has(d) && !c.withdrawn[node][d.Key]
-	}
 }
 
 func unknown(*nodeconfig.Device) bool { return false }

@@ -1,9 +1,11 @@
 package fencing
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -23,51 +26,44 @@ import (
 
 // checks reads the devices of healthy nodes, to find out whether each node could be fenced.
 type checks struct {
-	*run
+	config  *Config
+	client  client
+	state   *clusterState
+	plans   *planCache
+	devices *devices
+	dumps   *dumps
+	tasks   *tasks
+	began   time.Time // the term
 
-	mu      sync.Mutex
-	results map[string]check     // by node
-	begun   map[string]time.Time // of the last check, by node
-	busy    map[string]bool      // nodes that are being checked
-	// by node: devices that have contradicted the node, and have not read on since
-	withdrawn map[string]map[string]bool
+	survey survey // of watch
 
-	whole survey // of watch
+	mu    sync.Mutex
+	nodes map[string]*checked
+}
+
+// checked has what checks remembers about a node.
+type checked struct {
+	busy      bool      // it is being checked
+	begun     time.Time // the last check
+	ended     bool      // one has
+	last      check
+	told      time.Time       // when the result was last reported
+	withdrawn map[string]bool // devices that have contradicted the node, and have not read on since
 }
 
 // check is the result of the last reading of a node's devices.
 type check struct {
 	readiness
 	machine machine
-	flawed  bool      // the problem is the configuration
-	told    time.Time // when it was last reported
+	flawed  bool // the problem is the configuration
 }
 
-func newChecks(r *run) *checks {
-	return &checks{
-		run: r, results: map[string]check{}, begun: map[string]time.Time{}, busy: map[string]bool{},
-		withdrawn: map[string]map[string]bool{},
+// of returns what is remembered about a node. The caller holds mu.
+func (c *checks) of(node string) *checked {
+	if c.nodes[node] == nil {
+		c.nodes[node] = &checked{withdrawn: map[string]bool{}}
 	}
-}
-
-// status returns whether the node could be fenced, and why not. It is Missing before the first
-// check.
-func (c *checks) status(node string) (policy.Status, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch result, ok := c.results[node]; {
-	case !ok:
-		return policy.Missing, nil
-	case result.problem != nil:
-		return policy.False, result.problem
-	}
-	return policy.True, nil
-}
-
-// done reports whether the devices of a node were checked.
-func (c *checks) done(node string) bool {
-	status, _ := c.status(node)
-	return status != policy.Missing
+	return c.nodes[node]
 }
 
 // watch checks nodes when they are due, until ctx ends.
@@ -76,19 +72,15 @@ func (c *checks) watch(ctx context.Context) {
 	defer ticker.Stop()
 	var all sync.WaitGroup
 	defer all.Wait()
-	defer c.leaveSurvey()
+	defer c.survey.leave()
 	for {
 		nodes, _ := c.state.namespace(c.config.Namespace)
 		c.forget(nodes)
-		flaws := c.survey(ctx, nodes)
+		flaws := c.survey.take(ctx, nodes)
 		for _, n := range nodes {
-			if !c.due(n, flaws[n.Name] != nil) {
-				continue
+			if c.due(n, flaws[n.Name] != nil) {
+				all.Go(func() { c.check(ctx, n) })
 			}
-			all.Go(func() {
-				defer c.ends(n.Name)
-				c.check(ctx, n)
-			})
 		}
 		select {
 		case <-ctx.Done():
@@ -98,24 +90,16 @@ func (c *checks) watch(ctx context.Context) {
 	}
 }
 
-// forget removes the results of nodes that are gone.
+// forget removes what is remembered about nodes that are gone.
 func (c *checks) forget(nodes []*corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.begun) <= len(nodes) {
-		return
-	}
-	there := map[string]bool{}
-	for _, n := range nodes {
-		there[n.Name] = true
-	}
-	for node := range c.begun {
-		if !there[node] {
-			delete(c.begun, node)
-			delete(c.results, node)
-			delete(c.withdrawn, node)
-		}
-	}
+	maps.DeleteFunc(c.nodes, func(node string, known *checked) bool {
+		_, there := slices.BinarySearchFunc(nodes, node, func(n *corev1.Node, name string) int {
+			return cmp.Compare(n.Name, name)
+		})
+		return !there && !known.busy
+	})
 }
 
 // due reports whether the node must be checked now, and reserves the check. It leaves devices of a
@@ -130,22 +114,23 @@ func (c *checks) due(n *corev1.Node, flawed bool) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy[n.Name] {
+	known := c.of(n.Name)
+	if known.busy {
 		return false
 	}
-	interval, result := c.config.CheckInterval, c.results[n.Name]
-	if result.problem != nil || result.limited != nil {
+	interval := c.config.CheckInterval
+	if known.last.problem != nil || known.last.limited != nil {
 		interval = min(interval, time.Minute)
 	}
 	// Another machine, or one that was restarted: earlier results are void.
-	another := ready(n) && result.machine != machineOf(n) ||
-		result.flawed != flawed
+	another := ready(n) && known.last.machine != machineOf(n) ||
+		known.last.flawed != flawed
 	now := time.Now()
-	if last, ok := c.begun[n.Name]; ok && round(n.Name, now, interval) == round(n.Name, last, interval) &&
-		(!another || now.Sub(last) < tick) {
+	if !known.begun.IsZero() && round(n.Name, now, interval) == round(n.Name, known.begun, interval) &&
+		(!another || now.Sub(known.begun) < tick) {
 		return false
 	}
-	c.begun[n.Name], c.busy[n.Name] = now, true
+	known.begun, known.busy = now, true
 	return true
 }
 
@@ -156,62 +141,65 @@ func round(node string, at time.Time, interval time.Duration) int64 {
 	return (at.UnixNano() - begins) / int64(interval)
 }
 
-// ends releases the reservation of a check.
-func (c *checks) ends(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.busy, node)
-}
-
 // check reads all devices of a node and publishes the result.
 func (c *checks) check(ctx context.Context, n *corev1.Node) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.of(n.Name).busy = false
+	}()
 	plan, err := c.plans.plan(ctx, n.Name, "")
 	result, found := c.inspect(ctx, n, plan, err)
 	if ctx.Err() != nil {
 		return
 	}
-	if err := c.remember(ctx, n, plan, found); err != nil && ctx.Err() == nil {
-		c.role.Refused(err)
-		c.config.Logger.Debug("devices seen on not recorded, retrying", zap.String("node", n.Name), zap.Error(err))
+	failed := func(err error, message string) bool {
+		if err == nil || ctx.Err() != nil {
+			return false
+		}
+		kube.RoleOf(ctx).Refused(err)
+		c.config.Logger.Debug(message, zap.String("node", n.Name), zap.Error(err))
+		return true
+	}
+	if err := c.remember(ctx, n, plan, found); failed(err, "devices seen on not recorded, retrying") {
 		result.limited = errors.Join(result.limited, err) // soon
 	}
-	if err := c.vouch(ctx, n, plan, found); err != nil && ctx.Err() == nil {
-		c.role.Refused(err)
-		c.config.Logger.Debug("provider ID not recorded, retrying",
-			zap.String("node", n.Name), zap.Error(err))
-	}
-	before, checked := c.note(n.Name, result)
+	failed(c.vouch(ctx, n, plan, found), "provider ID not recorded, retrying")
+	c.mu.Lock()
+	known := c.of(n.Name)
+	news := !known.ended || (known.last.problem == nil) != (result.problem == nil)
+	known.last, known.ended = result, true
+	c.mu.Unlock()
+	c.state.noteCheck(n.Name, result.problem)
 	if hook := c.config.Hooks.OnCheck; hook != nil {
 		hook(n.Name, result.problem)
 	}
-	if !checked || (before.problem == nil) != (result.problem == nil) {
+	if news {
 		if result.problem != nil {
 			c.config.Logger.Warn("node cannot be fenced", zap.String("node", n.Name), zap.Error(result.problem))
 		}
-		c.wake(n.Name)
+		c.tasks.wake(n.Name)
 	}
-	if err := c.publish(ctx, n, result.readiness); err != nil && ctx.Err() == nil {
-		c.role.Refused(err)
-		c.config.Logger.Debug("condition FenceReady not written, retrying", zap.String("node", n.Name), zap.Error(err))
-	}
+	failed(c.publish(ctx, n, result.readiness), "condition FenceReady not written, retrying")
 }
 
 // inspect reads all devices of a node without any change. The error is about its configuration.
 func (c *checks) inspect(
-	ctx context.Context,
-	n *corev1.Node,
-	plan nodeconfig.Plan,
-	err error,
+	ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, err error,
 ) (check, map[string]reading) {
 	result := check{machine: machineOf(n)}
 	if err == nil {
-		_, err = c.flow(plan, unknown)
+		_, err = c.config.flow(plan, unknown)
 	}
 	if err != nil {
 		result.problem, result.flawed = err, true
 		return result, nil
 	}
-	found := c.read(ctx, n.Name, plan)
+	found := map[string]reading{}
+	for _, d := range plan.Devices() {
+		power, err := c.read(ctx, n.Name, d)
+		found[d.Key] = reading{power: power, err: err, on: err == nil && power == agent.PowerOn && ready(n)}
+	}
 	c.contradict(ctx, n, plan, found)
 	seen := seenOf(n).after(plan, found, "", time.Time{})
 	result.readiness = readyBy(plan, found, seen.has)
@@ -221,39 +209,14 @@ func (c *checks) inspect(
 	return result, found
 }
 
-// note stores the result of a check, and returns the one before.
-func (c *checks) note(node string, result check) (before check, checked bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, checked = c.results[node]
-	result.told = before.told
-	c.results[node] = result
-	return before, checked
-}
-
-// read reads all devices of a node.
-func (c *checks) read(ctx context.Context, node string, plan nodeconfig.Plan) map[string]reading {
-	found := map[string]reading{}
-	for _, d := range plan.Devices() {
-		power, err := c.readOne(ctx, node, d)
-		found[d.Key] = reading{power: power, err: err}
-	}
-	return found
-}
-
-func (c *checks) readOne(ctx context.Context, node string, d *nodeconfig.Device) (agent.Power, error) {
-	end, err := c.turns.take(ctx, d.Queue, false)
+// read reads a device when it is its turn.
+func (c *checks) read(ctx context.Context, node string, d *nodeconfig.Device) (agent.Power, error) {
+	end, err := c.devices.turns.take(ctx, d.Queue, false)
 	if err != nil {
 		return agent.PowerUnknown, err
 	}
 	defer end()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout(d))
-	defer cancel()
-	target, err := c.secrets.target(ctx, node, d)
-	if err != nil {
-		return agent.PowerUnknown, err
-	}
-	return c.config.Agents.Power(ctx, target)
+	return c.devices.power(ctx, node, d)
 }
 
 // contradict compares the readings with whether the node works. A node that has just died is still
@@ -263,15 +226,11 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
 		return found[d.Key].err != nil || found[d.Key].power != agent.PowerOff
 	})
-	for device, r := range found {
-		r.on = r.err == nil && r.power == agent.PowerOn && ready(n)
-		found[device] = r
-	}
 	if len(off) == 0 || !ready(n) || !c.outlives(ctx, n.Name) {
 		return
 	}
 	for _, d := range off {
-		power, err := c.readOne(ctx, n.Name, d)
+		power, err := c.read(ctx, n.Name, d)
 		found[d.Key] = reading{power: power, err: err, contradicts: err == nil && power == agent.PowerOff}
 	}
 }
@@ -284,7 +243,7 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 	defer ticker.Stop()
 	var first string
 	for {
-		renewal, err := c.lookAtLease(ctx, node)
+		renewal, err := c.client.renewal(ctx, node)
 		switch {
 		case err != nil:
 		case first == "":
@@ -298,6 +257,74 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 		case <-ticker.C:
 		}
 	}
+}
+
+// remember stores new knowledge about a node's devices at the Node. A contradiction counts in this
+// process at once, even if it cannot be stored.
+func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
+	c.mu.Lock()
+	withdrawn := c.of(n.Name).withdrawn
+	for device, r := range found {
+		switch {
+		case r.contradicts:
+			withdrawn[device] = true
+		case r.on:
+			delete(withdrawn, device)
+		}
+	}
+	c.mu.Unlock()
+	before := seenOf(n)
+	after := before.after(plan, found, c.config.Node, time.Now())
+	if maps.Equal(before.Devices, after.Devices) {
+		return nil
+	}
+	text, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	node, err := c.client.outside(n)
+	if err != nil {
+		return err
+	}
+	return node.Annotate(ctx, c.config.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
+}
+
+// known returns a function that reports whether a device of a node was read on while the very
+// machine of the incident worked.
+func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
+	n, err := c.state.nodeLister.Get(node)
+	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {
+		return unknown
+	}
+	seen := seenOf(n)
+	return func(d *nodeconfig.Device) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return seen.has(d) && !c.of(node).withdrawn[d.Key]
+	}
+}
+
+// vouch records that a node had its provider ID before any other node: a working node whose devices
+// read on and whose claim is undisputed. If a second node claims it later, the next leader can tell
+// which was first. The API server ensures that a provider ID never changes.
+func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
+	claimed := plan.Claimed() // a configuration with an error has no plan
+	if len(claimed) == 0 || !ready(n) {
+		return nil
+	}
+	if n.Spec.ProviderID == "" || n.Labels[v1alpha1.LabelProvider] != "" {
+		return nil
+	}
+	for _, d := range claimed {
+		if !found[d.Key].on {
+			return nil
+		}
+	}
+	node, err := c.client.outside(n)
+	if err != nil {
+		return err
+	}
+	return node.Label(ctx, c.config.requireLeader, v1alpha1.LabelProvider, providerHash(n))
 }
 
 // publish writes the condition FenceReady of a Ready node if it has changed. It repeats the write
@@ -347,8 +374,8 @@ func (f readiness) condition(kind corev1.NodeConditionType) corev1.NodeCondition
 // not repeat the Event at once, but after a while, as long as there is a problem. If the process
 // dies between write and Event, only the condition shows the change.
 func (c *checks) tryToPublish(ctx context.Context, node string, found readiness) error {
-	n, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err = kube.Named(n, node, err); err != nil || !ready(n) {
+	n, err := c.client.node(ctx, node)
+	if err != nil || !ready(n) {
 		return err
 	}
 	condition := found.condition(c.config.Nodes.FenceReadyCondition)
@@ -379,7 +406,7 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	if err != nil {
 		return err
 	}
-	if _, err = c.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{},
+	if _, err = c.client.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{},
 		"status"); err != nil {
 		return err
 	}
@@ -399,12 +426,10 @@ func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 	if condition.Reason != reasonDevicesRead {
 		kind = corev1.EventTypeWarning
 	}
-	c.nodeEvent(n, kind, condition.Reason, "Check", condition.Message)
+	c.config.nodeEvent(n, kind, condition.Reason, "Check", condition.Message)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	result := c.results[n.Name]
-	result.told = time.Now()
-	c.results[n.Name] = result
+	c.of(n.Name).told = time.Now()
 }
 
 // overdue reports whether the last known report of a problem, by this process or the one before, is
@@ -412,16 +437,9 @@ func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
 func (c *checks) overdue(node string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.results[node].told
+	last := c.of(node).told
 	if last.IsZero() {
 		last = c.began
 	}
 	return time.Since(last) >= repeatEventsAfter
-}
-
-// selected reports whether the node may be fenced by this process or, if it is its own node, by
-// another one.
-func (v *clusterState) selected(n *corev1.Node) bool {
-	facts, ok := v.factsOf(n.Name, time.Now())
-	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }
