@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Config configures a [Reconciler]. All instances of a Service must have the same Namespace,
@@ -148,8 +148,8 @@ func (c Config) withDefaults() Config {
 
 // validate returns one error for each rule that c breaks. Defaults must be set.
 func (c Config) validate() error {
-	review := lease.Review{Package: "endpoints"}
-	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
+	review := kube.Review{Package: "endpoints"}
+	review.Value("Namespace", c.Namespace, kube.NamespaceProblems(c.Namespace))
 	review.Value("Service", c.Service, validation.IsDNS1035Label(c.Service))
 	if len(c.Addresses) == 0 {
 		review.Value("Addresses", "", []string{"must have at least one"})
@@ -181,7 +181,7 @@ func (c Config) validate() error {
 	return review.Err()
 }
 
-func (c Config) validatePorts(review *lease.Review) {
+func (c Config) validatePorts(review *kube.Review) {
 	broken := func(rule string, args ...any) { review.Add(fmt.Errorf("Ports: "+rule, args...)) }
 	if len(c.Ports) == 0 || len(c.Ports) > maxPorts {
 		broken("must be from 1 to %d (got %d)", maxPorts, len(c.Ports))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
-	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
 // Reconciler publishes this instance behind a Service while it lives, and removes expired
@@ -30,7 +29,7 @@ type Reconciler struct {
 	running sync.Mutex // held by Run, ReconcileOnce and Withdraw; guards the fields below
 
 	incarnation incarnation
-	ready       probe.Probe
+	ready       clock.Probe
 	expiry      expiry
 	settings    settings
 	registered  bool // this process has written its entries

@@ -14,7 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Config configures a [Controller]. All candidates for the leadership must have the same Config,
@@ -159,7 +159,7 @@ func (c Config) complete() (Config, error) {
 	bad := func(field, rule string, got any) {
 		wrong = append(wrong, fmt.Errorf("fencing: %s: %s (got %v)", field, rule, got))
 	}
-	for _, problem := range lease.NamespaceProblems(c.Namespace) {
+	for _, problem := range kube.NamespaceProblems(c.Namespace) {
 		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
 	}
 	switch problems := validation.IsDNS1123Subdomain(c.Node); {

@@ -9,10 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/supervisor"
@@ -163,8 +161,7 @@ type Config struct {
 	// Clock is for simulations in which each replica has its own time. Nil: the system's clock.
 	Clock Clock
 
-	ledger         func(mark string) lease.Ledger // of a simulated supervisor, or nil
-	terminationLog string                         // the container's if empty
+	terminationLog string // the container's if empty
 }
 
 // withDefaults returns c with defaults for its zero fields.
@@ -178,8 +175,6 @@ func (c Config) withDefaults() (Config, error) {
 		_, _ = rand.Read(suffix) // never fails
 		c.Identity = host + "_" + hex.EncodeToString(suffix)
 	}
-	t := c.timing().WithDefaults()
-	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
 	if c.OnLost == nil {
 		c.OnLost = leasehold.Exit(c.Logger, "not the leader any more")
 	}
@@ -192,34 +187,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// validate returns one error for each rule that c breaks. Defaults must be set.
-func (c Config) validate() error {
-	review := lease.Review{Package: "leaderelection"}
-	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
+// validate returns one error for each rule that c breaks. hold is what was made of c.
+func (c Config) validate(hold leasehold.Config) error {
+	review := kube.Review{Package: "leaderelection"}
+	hold.Review(&review)
 	review.Value("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
-	review.Value("Identity", c.Identity, identityProblems(c.Identity))
+	review.Value("Identity", c.Identity, leasehold.TextProblems(c.Identity))
 	review.Value("Address", c.Address, addressProblems(c.Address))
-	review.Value("PodUID", c.PodUID, identityProblems(c.PodUID))
-	review.Value("PodName", c.PodName, leasehold.PodNameProblems(c.PodName))
-	review.Add(c.timing().Validate()...)
-	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
-	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
-	review.Add(c.timing().ValidateMaxFailing(c.MaxFailing)...)
 	return review.Err()
-}
-
-func identityProblems(identity string) []string {
-	var problems []string
-	if len(identity) > validation.DNS1123SubdomainMaxLength {
-		problems = append(problems, validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
-	}
-	if !utf8.ValidString(identity) { // the API server would store other bytes
-		problems = append(problems, "must be valid UTF-8")
-	}
-	if strings.ContainsFunc(identity, unicode.IsControl) {
-		problems = append(problems, "must not contain control characters such as newlines")
-	}
-	return problems
 }
 
 func addressProblems(address string) []string {
@@ -246,16 +221,30 @@ func addressProblems(address string) []string {
 	return problems
 }
 
-func (c Config) timing() lease.Timing {
-	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
-}
-
-func (c Config) pod() leasehold.Pod {
-	return leasehold.Pod{Name: c.PodName, UID: types.UID(c.PodUID), Log: c.terminationLog}
-}
-
-func (c Config) lease() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+// hold returns the configuration of what all kinds of leases have in common.
+func (c Config) hold() leasehold.Config {
+	return leasehold.Config{
+		Lease:    types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
+		Identity: c.Identity,
+		Timing: lease.Timing{
+			Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals,
+		}.WithDefaults(),
+		TrustForeign:   c.TrustForeignRelease,
+		ReleaseTimeout: c.ReleaseTimeout,
+		StepDown:       c.StepDown,
+		MaxFailing:     c.MaxFailing,
+		Address:        c.Address,
+		Pod:            leasehold.Pod{Name: c.PodName, UID: types.UID(c.PodUID), Log: c.terminationLog},
+		Healthy:        c.Healthy,
+		NotHeld:        ErrNotLeader,
+		Guard:          c.Guard,
+		KernelDeadline: c.KernelDeadline,
+		Supervisor:     c.Supervisor,
+		Clock:          c.Clock,
+		Log:            c.Logger,
+		NoteWrites:     true,
+		Events:         c.Events != nil,
+	}
 }
 
 // Clock is the time of one process. Simulations implement it to give each replica its own time.

@@ -11,11 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
-	"github.com/bellwether-k8s/bellwether/internal/process"
-	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Term is one period of leadership.
@@ -41,17 +38,15 @@ type Term struct {
 // methods may be called at any time.
 type Elector struct {
 	config    Config
+	lease     types.NamespacedName
 	candidate *leasehold.Candidate
-	guard     *leasehold.Guard
-	contact   *kube.Contact
 	busy      sync.Mutex // held by Run, TryAcquire, Renew and Release
 
-	mu      sync.Mutex        // guards the next four
-	holder  *leasehold.Holder // of the latest term; nil before the first
-	running *leasehold.Holder // of the term that Run is in, or nil
-	seen    lease.Record      // the last seen record
-	report  report
-	events  eventLog
+	mu     sync.Mutex        // guards the next three
+	holder *leasehold.Holder // of the latest term; nil before the first
+	seen   lease.Record      // the last seen record
+	report report
+	events eventLog
 }
 
 // New returns an elector. It sends no request. Make client from [LeaseConfig], for this elector
@@ -65,57 +60,19 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := config.validate(); err != nil {
+	e := &Elector{}
+	hold := config.hold()
+	if err := config.validate(hold); err != nil {
 		return nil, err
 	}
-	if err := leasehold.CheckRate(client, config.timing(), config.Logger); err != nil {
+	config.Logger = config.Logger.With(zap.Stringer("lease", hold.Lease), zap.String("identity", config.Identity))
+	hold.Log = config.Logger
+	hold.OnLost, hold.OnHolder, hold.OnFinish = e.lose, e.observe, e.finish
+	hold.OnRenewal, hold.OnFailing = e.renewed, e.failing
+	e.config, e.lease, e.events = config, hold.Lease, eventLog{recorder: config.Events, lease: hold.Lease}
+	if e.candidate, err = leasehold.New(client, hold); err != nil {
 		return nil, fmt.Errorf("leaderelection: %w", err)
 	}
-	var killer leasehold.KillTimer
-	if config.KernelDeadline {
-		if killer, err = process.NewKillTimer(); err != nil {
-			return nil, fmt.Errorf("leaderelection: KernelDeadline: %w", err)
-		}
-	}
-	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("identity", config.Identity))
-	mark := leasehold.NewMark()
-	ledger, err := config.Supervisor.Ledger(
-		supervisor.Entry{Lease: config.lease(), Process: mark, Timing: config.timing()}, config.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("leaderelection: Supervisor: %w", err)
-	}
-	if config.ledger != nil {
-		ledger = config.ledger(mark)
-	}
-	e := &Elector{
-		config: config, guard: leasehold.NewGuard(config.lease(), ErrNotLeader, leasehold.GuardConfig(config.Guard)),
-		events: eventLog{recorder: config.Events, lease: config.lease()},
-	}
-	e.contact = kube.NewContact(config.Clock, e.failing)
-	e.candidate = leasehold.NewCandidate(client, leasehold.Config{
-		Lease:          config.lease(),
-		Identity:       config.Identity,
-		Timing:         config.timing(),
-		TrustForeign:   config.TrustForeignRelease,
-		ReleaseTimeout: config.ReleaseTimeout,
-		StepDown:       config.StepDown,
-		OnLost:         e.lose,
-		OnHolder:       e.observe,
-		OnFinish:       e.finish,
-		OnRenewal:      e.renewed,
-		Address:        config.Address,
-		Health:         leasehold.NewHealth(config.Healthy),
-		Contact:        e.contact,
-		Guard:          e.guard,
-		Clock:          config.Clock,
-		KillTimer:      killer,
-		Process:        mark,
-		Ledger:         ledger,
-		Pod:            config.pod().WithDefaults(),
-		NoteWrites:     true,
-		Events:         config.Events != nil,
-		Log:            config.Logger,
-	})
 	return e, nil
 }
 
@@ -144,7 +101,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		return ErrBusy
 	}
 	defer e.busy.Unlock()
-	defer e.contact.End()
+	defer e.candidate.Contact.End()
 	for {
 		h := e.continued() // from TryAcquire
 		if h == nil {
@@ -158,14 +115,12 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 				return fmt.Errorf("leaderelection: %w", err)
 			}
 		}
-		e.setRunning(h)
-		err := h.Run(context.WithValue(ctx, termKey{}, e.term(h)), lead)
-		e.setRunning(nil)
+		err := e.candidate.Run(context.WithValue(ctx, termKey{}, e.term(h)), h, lead)
 		if h.SteppedDown() && ctx.Err() == nil {
 			e.config.Logger.Info("stepped down, contending again")
 			continue
 		}
-		if !h.Lost() {
+		if !h.Term.Lost() {
 			e.config.Logger.Info("stopped leading", zap.Error(err)) // that of the work, if any
 			return err
 		}
@@ -202,7 +157,7 @@ func (e *Elector) TryAcquire(ctx context.Context) (Term, error) {
 		}
 		if h == nil {
 			holder, wait := e.candidate.Standing()
-			return Term{}, &HeldError{Lease: e.config.lease(), Holder: holder, Wait: wait}
+			return Term{}, &HeldError{Lease: e.lease, Holder: holder, Wait: wait}
 		}
 		e.begin(h)
 	}
@@ -236,7 +191,7 @@ func (e *Elector) Release(ctx context.Context) error {
 		return h.Release(ctx)
 	}
 	if h := e.latest(); h != nil {
-		h.DisarmKillTimer()
+		h.Term.DisarmKillTimer()
 	}
 	return ErrNotLeader
 }
@@ -250,7 +205,7 @@ func (e *Elector) IsLeader() bool { return e.current() != nil }
 // it is not the leader.
 func (e *Elector) Remaining() time.Duration {
 	if h := e.current(); h != nil {
-		return h.Remaining()
+		return h.Term.Remaining()
 	}
 	return 0
 }
@@ -274,7 +229,7 @@ func (e *Elector) LeaderAddress() (address string, ok bool) {
 // current returns the holder of the running term, or nil.
 func (e *Elector) current() *leasehold.Holder {
 	h := e.latest()
-	if h == nil || h.Remaining() == 0 {
+	if h == nil || h.Term.Remaining() == 0 {
 		return nil
 	}
 	return h
@@ -299,13 +254,8 @@ func (e *Elector) term(h *leasehold.Holder) Term {
 // ends that term first.
 func (e *Elector) continued() *leasehold.Holder {
 	h := e.current()
-	if h == nil {
-		e.mu.Lock()
-		last := e.holder
-		e.mu.Unlock()
-		if last != nil {
-			last.Expire()
-		}
+	if last := e.latest(); h == nil && last != nil {
+		last.Term.Expire()
 	}
 	return h
 }
@@ -316,12 +266,6 @@ func (e *Elector) begin(h *leasehold.Holder) {
 	e.holder = h
 	e.mu.Unlock()
 	e.reportStart(h)
-}
-
-func (e *Elector) setRunning(h *leasehold.Holder) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.running = h
 }
 
 func (e *Elector) observe(r lease.Record) {

@@ -3,19 +3,20 @@ package leaderelection
 import (
 	"context"
 	"net/http"
+
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 )
 
 // GuardConfig configures the transports of [Elector.WrapTransport].
-type GuardConfig struct {
-	// Allow reports whether a guarded request may pass even if this process is not the leader, such
-	// as a TokenRequest or a readiness gate. It is called from any goroutine and must not read the
-	// body. If nil, no request may.
-	Allow func(*http.Request) bool
-
-	// NoServerTimeout omits the query parameter timeout, for writes that may take longer than a
-	// term lasts without renewal, such as the deletion of a large collection.
-	NoServerTimeout bool
-}
+//
+// Allow func(*http.Request) bool reports whether a guarded request may pass even if this process is
+// not the leader, such as a TokenRequest or a readiness gate. It is called from any goroutine and must
+// not read the body. If nil, no request may.
+//
+// NoServerTimeout bool omits the query parameter timeout, for writes that may take longer than a term
+// lasts without renewal, such as the deletion of a large collection. A request that is given up then
+// counts as open for a minute, the default timeout of the API server.
+type GuardConfig = leasehold.GuardConfig
 
 // WrapTransport guards a client: while this process is not the leader, its writes fail with
 // [ErrNotLeader]. Pass it to Wrap of a [k8s.io/client-go/rest.Config] before other wrappers, so
@@ -46,7 +47,9 @@ type GuardConfig struct {
 //
 // The guard works on the client, so the API server may carry out after the term what it has
 // received, and a process stopped between check and send sends when it resumes.
-func (e *Elector) WrapTransport(base http.RoundTripper) http.RoundTripper { return e.guard.Wrap(base) }
+func (e *Elector) WrapTransport(base http.RoundTripper) http.RoundTripper {
+	return e.candidate.Guard.Wrap(base)
+}
 
 // termKey is the key of the Term in the lead function's context.
 type termKey struct{}

@@ -16,16 +16,8 @@ import (
 //
 // Serve the probe even while the process is a candidate: do not make its server wait for Run.
 func (e *Elector) Check(*http.Request) error {
-	e.mu.Lock()
-	h := e.running
-	e.mu.Unlock()
-	if h != nil {
-		if err := h.Expired(); err != nil {
-			return fmt.Errorf("leaderelection: %w", err)
-		}
-	}
-	if err := e.contact.Check("requests", e.config.MaxFailing); err != nil {
-		return fmt.Errorf("leaderelection: lease %s: %w", e.config.lease(), err)
+	if err := e.candidate.Check(); err != nil {
+		return fmt.Errorf("leaderelection: %w", err)
 	}
 	return nil
 }

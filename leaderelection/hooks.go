@@ -100,7 +100,7 @@ func (e *Elector) reportStop() (run func()) {
 	if h == nil {
 		return nil
 	}
-	loss, ended := h.Ended()
+	loss, ended := h.Term.Ended()
 	if !ended {
 		return nil
 	}
@@ -140,24 +140,21 @@ func (e *Elector) lose(err *lease.LostError) {
 
 // failing reports a failed attempt, or the end of the failures.
 func (e *Elector) failing(lasted time.Duration, err error) {
-	hook := e.config.Hooks.OnFailing
-	if hook == nil {
-		return
-	}
-	e.mu.Lock()
-	run := e.report.enqueue(func() { hook(lasted, err) })
-	e.mu.Unlock()
-	run()
+	e.call(e.config.Hooks.OnFailing, lasted, err)
 }
 
 // renewed reports an attempt to renew.
 func (e *Elector) renewed(latency time.Duration, err error) {
-	hook := e.config.Hooks.OnRenewal
+	e.call(e.config.Hooks.OnRenewal, latency, err)
+}
+
+// call calls a hook, which may be nil, after earlier calls.
+func (e *Elector) call(hook func(time.Duration, error), d time.Duration, err error) {
 	if hook == nil {
 		return
 	}
 	e.mu.Lock()
-	run := e.report.enqueue(func() { hook(latency, err) })
+	run := e.report.enqueue(func() { hook(d, err) })
 	e.mu.Unlock()
 	run()
 }

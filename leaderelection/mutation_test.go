@@ -26,7 +26,7 @@ var mutations = []struct {
 }{
 	{
 		"the term counts from the read or the answer", "leasehold/holder.go",
-		"	h.extend(h.writes.Sent())\n", "	h.extend(h.config.Clock.Now())\n",
+		"	h.Term.extend(h.writes.Sent())\n", "	h.Term.extend(h.config.Clock.Now())\n",
 		"Elections",
 	},
 	{
@@ -56,7 +56,7 @@ var mutations = []struct {
 	},
 	{
 		"loss is ignored until the deadline", "leasehold/watch.go",
-		"	h.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
+		"	h.Term.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
 		"Elections",
 	},
 	{

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
-	"github.com/bellwether-k8s/bellwether/internal/probe"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
@@ -29,7 +28,7 @@ type candidate struct {
 	me      podID
 	release func() // releases the process lock
 	watches *watches
-	fence   probe.Probe
+	fence   clock.Probe
 
 	abilities
 	probed   bool                     // whether our Pod may be patched is known

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
@@ -138,7 +138,7 @@ func newConfig(lock string, options []Option) (config, error) {
 	for _, option := range options {
 		option(&c)
 	}
-	review := lease.Review{Package: "leaderforlife"}
+	review := kube.Review{Package: "leaderforlife"}
 	review.Value("lockName", c.lock, append(validation.IsDNS1123Subdomain(c.lock), tooLong(c.lock)...))
 	if c.podName != "" {
 		review.Value("WithPodName", c.podName, validation.IsDNS1123Subdomain(c.podName))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -133,7 +133,7 @@ func (c Config) validate() error {
 	for _, problem := range protocol.RingProblems(c.Ring) {
 		bad("Ring", problem, fmt.Sprintf("%q", c.Ring))
 	}
-	for _, problem := range lease.NamespaceProblems(c.Namespace) {
+	for _, problem := range kube.NamespaceProblems(c.Namespace) {
 		bad("Namespace", problem, fmt.Sprintf("%q", c.Namespace))
 	}
 	errs = append(errs, protocol.ValidateResources(c.Resources, protocol.KeysOf(c.Ring))...)

@@ -21,16 +21,8 @@ func LeaseConfig(config *rest.Config) *rest.Config { return leasehold.ClientConf
 // [Config].MaxFailing, it also returns one while the requests of a shard that waits for its lease
 // have failed for that long. Otherwise it returns nil, even while Run waits for the lease.
 func (l *Lease) Check(*http.Request) error {
-	l.mu.Lock()
-	t := l.running
-	l.mu.Unlock()
-	if t != nil {
-		if err := t.holder.Expired(); err != nil {
-			return fmt.Errorf("shardlease: %w", err)
-		}
-	}
-	if err := l.contact.Check("requests", l.config.MaxFailing); err != nil {
-		return fmt.Errorf("shardlease: lease %s: %w", l.config.lease(), err)
+	if err := l.candidate.Check(); err != nil {
+		return fmt.Errorf("shardlease: %w", err)
 	}
 	return nil
 }

@@ -7,16 +7,14 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
@@ -172,8 +170,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Identity = host
 	}
-	t := c.timing().WithDefaults()
-	c.LeaseDuration, c.Margin, c.MissedRenewals = t.Duration, t.Margin, t.MissedRenewals
+	c.LeaseDuration = c.timing().Duration
 	c.Labels = maps.Clone(c.Labels)
 	if c.MinUptime == 0 {
 		c.MinUptime = 4 * c.LeaseDuration
@@ -193,41 +190,24 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// validate returns all rules that c breaks, once its defaults are set.
-func (c Config) validate() error {
-	review := lease.Review{Package: "shardlease"}
-	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
+// validate returns all rules that c breaks, once its defaults are set. hold is what was made of c.
+func (c Config) validate(hold leasehold.Config) error {
+	review := kube.Review{Package: "shardlease"}
+	hold.Review(&review)
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
-	review.Value("PodUID", c.PodUID, incarnationProblems(c.PodUID))
-	review.Value("PodName", c.PodName, leasehold.PodNameProblems(c.PodName))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
 		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))
 	}
-	review.Add(c.timing().Validate()...)
 	if c.LeaseDuration > MaxLeaseDuration {
 		review.Add(fmt.Errorf("LeaseDuration: must be at most %v (got %v)", MaxLeaseDuration, c.LeaseDuration))
 	}
-	review.Duration("ReleaseTimeout", c.ReleaseTimeout)
-	review.Add(c.timing().ValidateStepDown(c.StepDown)...)
-	review.Add(c.timing().ValidateMaxFailing(c.MaxFailing)...)
 	if c.ReturnWithin < 0 || c.ReturnWithin > MaxLeaseDuration || c.ReturnWithin%time.Second != 0 {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,
 			c.ReturnWithin))
 	}
 	return review.Err()
-}
-
-func incarnationProblems(incarnation string) []string {
-	var problems []string
-	if len(incarnation) > validation.DNS1123SubdomainMaxLength {
-		problems = append(problems, validation.MaxLenError(validation.DNS1123SubdomainMaxLength))
-	}
-	if !utf8.ValidString(incarnation) || strings.ContainsFunc(incarnation, unicode.IsControl) {
-		problems = append(problems, "must be valid UTF-8 without control characters")
-	}
-	return problems
 }
 
 func labelKeyProblems(key string) []string {
@@ -238,17 +218,33 @@ func labelKeyProblems(key string) []string {
 	return problems
 }
 
+// timing returns the timing with its defaults.
 func (c Config) timing() lease.Timing {
-	return lease.Timing{Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals}
+	return lease.Timing{
+		Duration: c.LeaseDuration, Margin: c.Margin, MissedRenewals: c.MissedRenewals,
+	}.WithDefaults()
 }
 
-func (c Config) ownPod() leasehold.Pod {
-	return leasehold.Pod{
-		Name: cmp.Or(c.PodName, c.pod, c.Identity), UID: types.UID(c.PodUID), MinUptime: max(0, c.MinUptime),
-		Log: c.terminationLog,
+// hold returns the configuration of what all kinds of leases have in common.
+func (c Config) hold() leasehold.Config {
+	return leasehold.Config{
+		Lease:          types.NamespacedName{Namespace: c.Namespace, Name: c.Identity},
+		Identity:       c.Identity,
+		Timing:         c.timing(),
+		ReleaseTimeout: c.ReleaseTimeout,
+		StepDown:       c.StepDown,
+		MaxFailing:     c.MaxFailing,
+		Pod: leasehold.Pod{
+			Name: cmp.Or(c.PodName, c.pod, c.Identity), UID: types.UID(c.PodUID), MinUptime: max(0, c.MinUptime),
+			Log: c.terminationLog,
+		},
+		Healthy:        c.Healthy,
+		NotHeld:        ErrNotHeld,
+		Guard:          c.Guard,
+		KernelDeadline: c.KernelDeadline,
+		KillTimer:      c.killer,
+		Supervisor:     c.Supervisor,
+		Clock:          c.Clock,
+		Log:            c.Logger,
 	}
-}
-
-func (c Config) lease() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.Namespace, Name: c.Identity}
 }

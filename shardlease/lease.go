@@ -9,22 +9,19 @@ import (
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
-	"github.com/bellwether-k8s/bellwether/internal/process"
-	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
 // Lease is the heartbeat of one shard. Its methods may be called at any time, but only one Run at a
 // time.
 type Lease struct {
 	config    Config
+	name      types.NamespacedName
 	candidate *leasehold.Candidate
-	guard     *leasehold.Guard
-	contact   *kube.Contact
 	waiting   waiting           // of Run
 	busy      sync.Mutex        // held by Run
 	release   func()            // guarded by busy: gives the name of the process up; nil if it has none
@@ -33,11 +30,10 @@ type Lease struct {
 	idle   atomic.Pointer[func() bool] // of package shard; nil means never
 	hasten chan struct{}
 
-	mu      sync.Mutex
-	term    *Term                         // guarded by mu: the latest; nil before the first
-	running *Term                         // guarded by mu: the term that Run is in; nil if none
-	began   chan struct{}                 // guarded by mu: closed when the next term begins
-	awaits  []func(context.Context) error // guarded by mu
+	mu     sync.Mutex
+	term   *Term                         // guarded by mu: the latest; nil before the first
+	began  chan struct{}                 // guarded by mu: closed when the next term begins
+	awaits []func(context.Context) error // guarded by mu
 }
 
 // New returns the lease of a shard. It sends no request. Make client from [LeaseConfig], for leases
@@ -50,61 +46,30 @@ func New(client kubernetes.Interface, config Config) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := config.validate(); err != nil {
+	hold := config.hold()
+	if err := config.validate(hold); err != nil {
 		return nil, err
 	}
-	if err := leasehold.CheckRate(client, config.timing(), config.Logger); err != nil {
+	config.Logger = config.Logger.With(zap.Stringer("lease", hold.Lease), zap.String("ring", config.Ring))
+	l := &Lease{
+		config: config, name: hold.Lease, began: make(chan struct{}), hasten: make(chan struct{}, 1),
+	}
+	hold.Log, hold.Hasten = config.Logger, l.hasten
+	hold.OnLost = func(err *lease.LostError) { config.OnLost(err) }
+	hold.OnHolder, hold.OnFinish = func(lease.Record) {}, func() {}
+	hold.OnWait, hold.OnRenewal, hold.OnFailing = l.wait, config.Hooks.renewed, config.Hooks.OnFailing
+	hold.Variant = leasehold.Variant{
+		Unfit:   config.unfit,
+		Reclaim: func(r lease.Record) bool { return config.reclaims(r, l.incarnation()) },
+		Dress: func(o *coordinationv1.Lease, prior lease.Record, leaving bool) {
+			config.dress(o, prior, l.incarnation(), leaving && config.pod != "", l.isIdle())
+		},
+		SaysLeaving: config.pod != "",
+		Altered:     altered,
+	}
+	if l.candidate, err = leasehold.New(client, hold); err != nil {
 		return nil, fmt.Errorf("shardlease: %w", err)
 	}
-	if config.KernelDeadline && config.killer == nil {
-		if config.killer, err = process.NewKillTimer(); err != nil {
-			return nil, fmt.Errorf("shardlease: KernelDeadline: %w", err)
-		}
-	}
-	config.Logger = config.Logger.With(zap.Stringer("lease", config.lease()), zap.String("ring", config.Ring))
-	mark := leasehold.NewMark()
-	ledger, err := config.Supervisor.Ledger(supervisor.Entry{
-		Lease: config.lease(), Process: mark, Timing: config.timing(), MinUptime: max(0, config.MinUptime),
-	}, config.Logger)
-	if err != nil {
-		return nil, fmt.Errorf("shardlease: Supervisor: %w", err)
-	}
-	guard := leasehold.NewGuard(config.lease(), ErrNotHeld, leasehold.GuardConfig(config.Guard))
-	l := &Lease{
-		config: config, guard: guard, contact: kube.NewContact(config.Clock, config.Hooks.OnFailing),
-		began: make(chan struct{}), hasten: make(chan struct{}, 1),
-	}
-	l.candidate = leasehold.NewCandidate(client, leasehold.Config{
-		Lease:          config.lease(),
-		Identity:       config.Identity,
-		Timing:         config.timing(),
-		ReleaseTimeout: config.ReleaseTimeout,
-		StepDown:       config.StepDown,
-		OnLost:         func(err *lease.LostError) { config.OnLost(err) },
-		OnHolder:       func(lease.Record) {},
-		OnFinish:       func() {},
-		OnWait:         l.wait,
-		OnRenewal:      config.Hooks.renewed,
-		Health:         leasehold.NewHealth(config.Healthy),
-		Contact:        l.contact,
-		Guard:          l.guard,
-		Clock:          config.Clock,
-		KillTimer:      config.killer,
-		Process:        mark,
-		Ledger:         ledger,
-		Hasten:         l.hasten,
-		Pod:            config.ownPod().WithDefaults(),
-		Log:            config.Logger,
-		Variant: lease.Variant{
-			Unfit:   config.unfit,
-			Reclaim: func(r lease.Record) bool { return config.reclaims(r, l.incarnation()) },
-			Dress: func(o *coordinationv1.Lease, prior lease.Record, leaving bool) {
-				config.dress(o, prior, l.incarnation(), leaving && config.pod != "", l.isIdle())
-			},
-			SaysLeaving: config.pod != "",
-			Altered:     altered,
-		},
-	})
 	return l, nil
 }
 
@@ -134,7 +99,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 		return ErrBusy
 	}
 	defer l.busy.Unlock()
-	defer l.contact.End()
+	defer l.candidate.Contact.End()
 	l.claimName()
 	for {
 		h, err := l.acquire(ctx)
@@ -149,7 +114,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 		err = l.hold(ctx, h, whole)
 		switch {
 		case h.SteppedDown() && ctx.Err() == nil && !whole.unfinished: // take it back
-		case !h.Lost():
+		case !h.Term.Lost():
 			l.yieldName()
 			return err
 		case ctx.Err() != nil, whole.unfinished:
@@ -162,7 +127,7 @@ func (l *Lease) Run(ctx context.Context, work func(context.Context) error) error
 func (l *Lease) acquire(ctx context.Context) (*leasehold.Holder, error) {
 	h := l.claimed
 	l.claimed = nil
-	if h == nil || h.Lost() {
+	if h == nil || h.Term.Lost() {
 		return l.candidate.Wait(ctx)
 	}
 	return h, nil
@@ -172,17 +137,16 @@ func (l *Lease) acquire(ctx context.Context) (*leasehold.Holder, error) {
 func (l *Lease) hold(ctx context.Context, h *leasehold.Holder, w *whole) error {
 	epoch, err := EpochOf(h.First().Lease())
 	if err != nil { // from an admission webhook
-		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.config.lease(),
+		return errors.Join(fmt.Errorf("shardlease: Lease %s was not stored as it was written: %w", l.name,
 			err), h.Release(ctx))
 	}
 	t := &Term{epoch: epoch, holder: h}
-	l.setTerm(t, t)
+	l.setTerm(t)
 	l.config.Logger.Info("shard lease acquired", zap.Stringer("epoch", epoch))
 	l.config.Hooks.held(epoch)
 	w.term = t
-	err = h.Run(context.WithValue(ctx, termKey{}, t), w.run)
-	l.setTerm(t, nil)
-	if !h.Lost() {
+	err = l.candidate.Run(context.WithValue(ctx, termKey{}, t), h, w.run)
+	if !h.Term.Lost() {
 		did := "shard lease released"
 		if h.SteppedDown() {
 			did = "stepped down from the shard lease"
@@ -211,7 +175,7 @@ func (w *whole) run(ctx context.Context) error {
 			panic(p) // OnLost may end the process before the runtime has said why
 		}
 		if w.unfinished {
-			w.term.holder.Forfeit(cause)
+			w.term.holder.Term.Forfeit(cause)
 		}
 	}()
 	err := w.work(ctx)
@@ -294,14 +258,12 @@ func (l *Lease) awaited() []func(context.Context) error {
 	return l.awaits
 }
 
-func (l *Lease) setTerm(latest, running *Term) {
+func (l *Lease) setTerm(t *Term) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.term, l.running = latest, running
-	if running != nil {
-		close(l.began)
-		l.began = make(chan struct{})
-	}
+	l.term = t
+	close(l.began)
+	l.began = make(chan struct{})
 }
 
 // claimName makes this process the only one of its name in its Pod, if possible, so that a lease
@@ -310,7 +272,7 @@ func (l *Lease) claimName() {
 	if l.config.PodUID == "" || l.release != nil {
 		return
 	}
-	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.config.lease().String() + "/" +
+	release, err := l.config.occupy("shardlease/" + l.config.Ring + "/" + l.name.String() + "/" +
 		l.config.PodUID)
 	if err != nil {
 		l.config.Logger.Info("not taking the lease back from an earlier process of this Pod before it has expired",

@@ -20,7 +20,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a shard that must stop does not say so at once", File: "lease.go",
-		Old: `			SaysLeaving: config.pod != "",` + "\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
+		Old: `		SaysLeaving: config.pod != "",` + "\n", New: "", Caught: "TestWhoIsLeavingSaysSoAtOnce",
 	},
 	{
 		Name: "a shard that has left says that it is leaving", File: "../internal/leasehold/holder.go",

@@ -93,9 +93,9 @@ func ClaimOrdinal(ctx context.Context, client kubernetes.Interface, config Confi
 	if err != nil {
 		return nil, err
 	}
-	config.Supervisor.Forget(first.config.lease())
-	c.config, c.given.killer = first.config, first.config.killer
-	c.failures, c.contact = kube.NewFailures(c.config.Logger, c.config.Clock), first.contact
+	first.candidate.Discard()
+	c.config, c.given.killer = first.config, first.candidate.KillTimer()
+	c.failures, c.contact = kube.NewFailures(c.config.Logger, c.config.Clock), first.candidate.Contact
 	defer c.contact.End()
 	return c.claim(ctx)
 }
@@ -336,7 +336,7 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 // giveUp cleans up after a claim that has failed.
 func (l *Lease) giveUp() {
 	l.yieldName()
-	l.config.Supervisor.Forget(l.config.lease())
+	l.candidate.Discard()
 }
 
 // isDenied reports whether the API server, or a policy or webhook, has refused to write, so that

@@ -22,15 +22,15 @@ func (t *Term) Epoch() Epoch { return t.epoch }
 
 // Remaining returns how long this process holds the lease if no further renewal succeeds, and 0 if
 // the term is over. Suspension of the machine counts.
-func (t *Term) Remaining() time.Duration { return t.holder.Remaining() }
+func (t *Term) Remaining() time.Duration { return t.holder.Term.Remaining() }
 
 // Err returns nil while the lease is held, and otherwise an ErrNotHeld with the reason. The process
 // can be stopped before its next statement, so this may be outdated.
 func (t *Term) Err() error {
-	if t.holder.Remaining() > 0 {
+	if t.holder.Term.Remaining() > 0 {
 		return nil
 	}
-	if loss, _ := t.holder.Ended(); loss != nil {
+	if loss, _ := t.holder.Term.Ended(); loss != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, loss)
 	}
 	return ErrNotHeld
@@ -39,7 +39,7 @@ func (t *Term) Err() error {
 // Begin records for the supervisor that work on an object has begun. If this process dies before
 // end is called, the Lease names the object (see [CrashOf]).
 func (t *Term) Begin(object types.UID) (end func()) {
-	return t.holder.Begin(shardrecord.DigestOf(object))
+	return t.holder.Term.Begin(shardrecord.DigestOf(object))
 }
 
 // Scope begins a piece of work in the term. The returned context ends with ctx, with the term, and

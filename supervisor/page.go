@@ -39,7 +39,7 @@ var _ lease.Ledger = (*slot)(nil)
 
 // description has what does not change in a term.
 type description struct {
-	Entry
+	Claim       lease.Claim
 	Credentials credentials
 }
 

@@ -65,7 +65,7 @@ func TestWhatAnotherProcessCannotUseIsRefused(t *testing.T) {
 		}
 	}
 	all := &rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}, Transport: http.DefaultTransport}
-	_, err = (&Supervisor{page: &page{}}).Client(all).Ledger(Entry{}, zap.NewNop())
+	_, _, err = (&Supervisor{page: &page{}}).Client(all).Open(lease.Claim{}, zap.NewNop())
 	assert.ErrorContains(t, err, "ExecProvider")
 	assert.ErrorContains(t, err, "Transport", "all of them are named")
 }
@@ -80,28 +80,24 @@ func childOf(p *page) *Supervisor {
 func TestWithoutASupervisorALogSaysWhy(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	config := &rest.Config{ExecProvider: &clientcmdapi.ExecConfig{}}
-	ledger, err := (&Supervisor{why: "of a reason"}).Client(config).Ledger(Entry{}, zap.New(core))
+	ledger, _, err := (&Supervisor{why: "of a reason"}).Client(config).Open(lease.Claim{}, zap.New(core))
 	require.NoError(t, err)
 	assert.Nil(t, ledger)
 	require.Equal(t, 1, logs.Len())
 	assert.Equal(t, "of a reason", logs.All()[0].ContextMap()["why"])
 
-	var none *Client
-	ledger, err = none.Ledger(Entry{}, zap.NewNop())
-	require.NoError(t, err)
-	assert.Nil(t, ledger)
-	_, err = (*Supervisor)(nil).Client(&rest.Config{}).Ledger(Entry{}, zap.NewNop())
+	_, _, err = (*Supervisor)(nil).Client(&rest.Config{}).Open(lease.Claim{}, zap.NewNop())
 	assert.EqualError(t, err, "supervisor: must come from supervisor.Start (got nil)")
 }
 
 func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	p := &page{}
 	s := childOf(p)
-	entry := Entry{
+	entry := lease.Claim{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Process: "mark", Timing: lease.Timing{}.WithDefaults(),
 		MinUptime: time.Minute,
 	}
-	ledger, err := s.Client(&rest.Config{Host: "h"}).Ledger(entry, zap.NewNop())
+	ledger, _, err := s.Client(&rest.Config{Host: "h"}).Open(entry, zap.NewNop())
 	require.NoError(t, err)
 	assert.Empty(t, p.held(), "there is no term yet")
 	ledger.Hold(1, 2, true)
@@ -115,11 +111,11 @@ func TestLedgerIsWhatTheSupervisorReads(t *testing.T) {
 	assert.Equal(t, lease.Entries{
 		Since: 1, Until: 2, Guarded: true, Open: 1, OpenUntil: 7, Work: lease.Work{All: true},
 	}, held[0].Entries)
-	assert.Equal(t, entry, held[0].Entry)
-	assert.Equal(t, "h", held[0].Credentials.config().Host)
+	assert.Equal(t, entry, held[0].Claim)
+	assert.Equal(t, "h", held[0].credentials.config().Host)
 
 	entry.Process = "another elector of the same lease"
-	_, err = s.Client(&rest.Config{Host: "h"}).Ledger(entry, zap.NewNop())
+	_, _, err = s.Client(&rest.Config{Host: "h"}).Open(entry, zap.NewNop())
 	require.NoError(t, err)
 	assert.Equal(t, int32(1), p.used.Load(), "a lease has one place")
 	assert.Equal(t, entry.Process, p.held()[0].Process)
@@ -154,39 +150,39 @@ func TestPlaceOfAForgottenLeaseIsUsedAgain(t *testing.T) {
 	p := &page{}
 	s := childOf(p)
 	client := s.Client(&rest.Config{})
-	open := func(name string) lease.Ledger {
-		l, err := client.Ledger(Entry{Lease: types.NamespacedName{Name: name}, Process: name}, zap.NewNop())
+	open := func(name string) (lease.Ledger, func()) {
+		l, forget, err := client.Open(lease.Claim{Lease: types.NamespacedName{Name: name}, Process: name}, zap.NewNop())
 		require.NoError(t, err)
-		return l
+		return l, forget
 	}
-	held := open("held")
+	held, _ := open("held")
 	held.Hold(1, 2, true)
 	for n := range 2 * len(p.slots) {
-		name := fmt.Sprint("tried ", n)
-		open(name)
-		client.Forget(types.NamespacedName{Name: name})
+		_, forget := open(fmt.Sprint("tried ", n))
+		forget()
 	}
 	assert.Equal(t, int32(2), p.used.Load())
 
-	open("held") // by another elector of the same lease
-	client.Forget(types.NamespacedName{Name: "held"})
-	open("next").Hold(3, 4, true)
+	_, forget := open("held") // by another elector of the same lease
+	forget()
+	next, _ := open("next")
+	next.Hold(3, 4, true)
 	assert.Len(t, p.held(), 2, "it is in use")
-	client.Forget(types.NamespacedName{Name: "unknown"})
-	(*Client)(nil).Forget(types.NamespacedName{Name: "held"})
-	(&Supervisor{why: "of a reason"}).Client(nil).Forget(types.NamespacedName{Name: "held"})
+	_, forget, err := (&Supervisor{why: "of a reason"}).Client(nil).Open(lease.Claim{}, zap.NewNop())
+	require.NoError(t, err)
+	forget()
 }
 
 func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	p := &page{}
 	s := childOf(p)
-	_, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Ledger(Entry{}, zap.NewNop())
+	_, _, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Open(lease.Claim{}, zap.NewNop())
 	assert.ErrorContains(t, err, "config: credentials must fit in")
 	for n := range len(p.slots) {
-		_, _ = s.Client(&rest.Config{}).Ledger(Entry{Lease: types.NamespacedName{Name: strings.Repeat("x", n+1)}},
+		_, _, _ = s.Client(&rest.Config{}).Open(lease.Claim{Lease: types.NamespacedName{Name: strings.Repeat("x", n+1)}},
 			zap.NewNop())
 	}
-	_, err = s.Client(&rest.Config{}).Ledger(Entry{Lease: types.NamespacedName{Name: "one more"}}, zap.NewNop())
+	_, _, err = s.Client(&rest.Config{}).Open(lease.Claim{Lease: types.NamespacedName{Name: "one more"}}, zap.NewNop())
 	assert.EqualError(t, err, "supervisor: this process has more than 256 leases")
 }
 

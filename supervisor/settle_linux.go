@@ -53,9 +53,7 @@ func (p *page) held() (all []inheritance) {
 			say("a lease is not released: %v", err)
 		}
 		if e := p.slots[i].entries(); ok && e.Until != 0 {
-			all = append(all, inheritance{d, lease.Orphan{
-				Process: d.Process, Timing: d.Timing, MinUptime: d.MinUptime, Entries: e,
-			}})
+			all = append(all, inheritance{lease.Orphan{Claim: d.Claim, Entries: e}, d.Credentials})
 		}
 	}
 	return all
@@ -63,12 +61,12 @@ func (p *page) held() (all []inheritance) {
 
 // inheritance is a lease that the child held.
 type inheritance struct {
-	description
 	lease.Orphan
+	credentials credentials
 }
 
 func (h inheritance) release(died time.Duration) error {
-	client, err := kubernetes.NewForConfig(leasehold.ClientConfig(h.Credentials.config()))
+	client, err := kubernetes.NewForConfig(leasehold.ClientConfig(h.credentials.config()))
 	if err != nil {
 		return err
 	}

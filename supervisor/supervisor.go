@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
+	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 )
 
 // Supervisor is the parent of this process. It is safe for concurrent use.
@@ -26,7 +26,7 @@ type Supervisor struct {
 
 // openSlot is the slot of a lease, with the number of times that it was asked for.
 type openSlot struct {
-	*slot
+	slot  *slot
 	users int
 }
 
@@ -59,62 +59,53 @@ func Start() *Supervisor { return start() }
 // Client returns the supervisor as a client of an API server, for the field Supervisor of the
 // configurations of leases. Give it the config before LeaseConfig and before any Wrap. A config
 // that it cannot use is an error when the lease is made.
-func (s *Supervisor) Client(config *rest.Config) *Client { return &Client{s, config} }
-
-// Client releases leases of this process, when it has died, with the credentials of a config.
-type Client struct {
-	supervisor *Supervisor
-	config     *rest.Config
+func (s *Supervisor) Client(config *rest.Config) *Client {
+	return &Client{Open: func(c lease.Claim, log *zap.Logger) (lease.Ledger, func(), error) {
+		l, forget, err := s.claim(config, c, log)
+		if err != nil {
+			return nil, nil, fmt.Errorf("supervisor: %w", err)
+		}
+		return l, forget, nil
+	}}
 }
 
-// Entry describes a lease to the supervisor. It is for the packages of this module.
-type Entry struct {
-	Lease types.NamespacedName
-	// Process is the mark of this process in its records.
-	Process string
-	Timing  lease.Timing
-	// MinUptime is how long a term must have lasted before its process died for the lease to be
-	// released.
-	MinUptime time.Duration
-}
+// Client releases leases of this process, when it has died, with the credentials of a config. Its
+// field is for the packages of this module.
+type Client = leasehold.SupervisorClient
 
-// Ledger opens the memory that this process shares with its supervisor for one lease. It returns
-// nil if there is no supervisor, as for a nil Client. It is for the packages of this module.
-func (c *Client) Ledger(e Entry, log *zap.Logger) (lease.Ledger, error) {
-	if c == nil {
-		return nil, nil
+// claim opens the memory that this process shares with its supervisor for one lease. It returns nil
+// if there is no supervisor.
+func (s *Supervisor) claim(config *rest.Config, c lease.Claim, log *zap.Logger) (lease.Ledger, func(), error) {
+	if s == nil {
+		return nil, nil, errors.New("must come from supervisor.Start (got nil)")
 	}
-	if c.supervisor == nil {
-		return nil, errors.New("supervisor: must come from supervisor.Start (got nil)")
-	}
-	s := c.supervisor
 	if s.page == nil {
 		log.Warn("no supervisor: the lease of a process that has died is free when it has expired",
 			zap.String("why", s.why))
-		return nil, nil
+		return nil, func() {}, nil
 	}
-	credentials, err := credentialsOf(c.config)
+	credentials, err := credentialsOf(config)
 	if err != nil {
-		return nil, fmt.Errorf("supervisor: %w", err)
+		return nil, nil, err
 	}
 	if err := s.bind(); err != nil { // again: the user may have changed since Start
-		return nil, fmt.Errorf("supervisor: %w", err)
+		return nil, nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.slots[e.Lease]
+	l := s.slots[c.Lease]
 	if l == nil {
 		l = &openSlot{}
 		if l.slot, err = s.open(); err != nil {
-			return nil, fmt.Errorf("supervisor: %w", err)
+			return nil, nil, err
 		}
-		s.slots[e.Lease] = l
+		s.slots[c.Lease] = l
 	}
 	l.users++
-	if err := l.describe(description{e, credentials}); err != nil {
-		return nil, fmt.Errorf("supervisor: %w", err)
+	if err := l.slot.describe(description{c, credentials}); err != nil {
+		return nil, nil, err
 	}
-	return l.slot, nil
+	return l.slot, func() { s.forget(c.Lease) }, nil
 }
 
 // open returns a slot that is not in use. The caller holds mu.
@@ -127,19 +118,11 @@ func (s *Supervisor) open() (*slot, error) {
 	return s.page.open()
 }
 
-// Forget undoes one call of Ledger for a lease that this process has not held, and will not hold by
-// that ledger. It is for the packages of this module.
-func (c *Client) Forget(name types.NamespacedName) {
-	if c == nil || c.supervisor == nil {
-		return
-	}
-	s := c.supervisor
+// forget undoes one call of claim.
+func (s *Supervisor) forget(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.slots[name]
-	if l == nil {
-		return
-	}
 	if l.users--; l.users == 0 {
 		delete(s.slots, name)
 		s.spare = append(s.spare, l.slot)

@@ -96,3 +96,15 @@ func (e timeoutError) Error() string {
 
 // Is makes errors.Is(err, context.DeadlineExceeded) true.
 func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Sleep waits for d in real time. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

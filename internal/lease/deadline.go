@@ -46,29 +46,10 @@ func (t Timing) WithDefaults() Timing {
 	return t
 }
 
-// ValidateStepDown returns an error if less than two renewals are tried before work is asked to
-// end. It returns nil if t is not valid.
-func (t Timing) ValidateStepDown(d time.Duration) []error {
-	if len(t.Validate()) > 0 {
-		return nil
-	}
-	if tooShort(d) {
-		return []error{fmt.Errorf("StepDown: %s (got %v)", unitRule, d)}
-	}
-	longest := max(0, time.Duration(t.MissedRenewals-1)*t.RenewInterval())
-	if d < 0 || d > longest {
-		return []error{fmt.Errorf("StepDown: must be from 0 to %v, so that two renewals are tried before: "+
-			"(MissedRenewals - 1) * (LeaseDuration - Margin) / (MissedRenewals + 1) (got %v)", longest, d)}
-	}
-	return nil
-}
-
-// ValidateMaxFailing returns an error if one failed renewal, or one lost term, could exceed d.
-func (t Timing) ValidateMaxFailing(d time.Duration) []error {
-	if len(t.Validate()) > 0 || d == 0 || d >= t.Duration {
-		return nil
-	}
-	return []error{fmt.Errorf("MaxFailing: must be 0 or at least LeaseDuration, %v (got %v)", t.Duration, d)}
+// LongestStepDown is how long before the deadline work may be asked to end at most, so that two
+// renewals are tried before.
+func (t Timing) LongestStepDown() time.Duration {
+	return max(0, time.Duration(t.MissedRenewals-1)*t.RenewInterval())
 }
 
 // Validate returns one error for each broken rule, with the field of the public configs, the rule

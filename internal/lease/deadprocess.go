@@ -4,16 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Orphan is the lease of a process that has died, together with all processes that it has started.
-// Its supervisor releases it, so that a successor need not wait until it expires.
-type Orphan struct {
-	Process string // its mark in the records that it has written
+// Claim is what a supervisor must know of a lease that its process may hold.
+type Claim struct {
+	Lease   types.NamespacedName
+	Process string // the mark of the process in the records that it writes
 	Timing  Timing
 	// MinUptime is how long the term must have lasted. A process that dies sooner may be in a crash
 	// loop.
 	MinUptime time.Duration
+}
+
+// Orphan is the lease of a process that has died, together with all processes that it has started.
+// Its supervisor releases it, so that a successor need not wait until it expires.
+type Orphan struct {
+	Claim
 	Entries
 }
 

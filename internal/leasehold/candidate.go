@@ -2,9 +2,9 @@ package leasehold
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
@@ -22,43 +21,17 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// Config configures the candidate and the holder of one lease.
-type Config struct {
-	Lease          types.NamespacedName
-	Identity       string // unique for each process
-	Timing         lease.Timing
-	TrustForeign   bool                      // treat an empty record of another elector as released
-	ReleaseTimeout time.Duration             // bounds the time until work returns; no limit if zero
-	StepDown       time.Duration             // how long before the deadline work is asked to end; never if zero
-	OnLost         func(*lease.LostError)    // called once for a lost term, before Run returns
-	OnHolder       func(holder lease.Record) // called with every seen version, with or without a holder
-	Guard          *Guard                    // gets every term; one guard for each candidate
-	Clock          clock.Clock
-	KillTimer      KillTimer    // kills the process after the deadline; may be nil
-	Process        string       // its mark in the records, see [NewMark]
-	Ledger         lease.Ledger // for the supervisor; may be nil
-	// Hasten makes a renewal follow at once. It may be nil.
-	Hasten     <-chan struct{}
-	Pod        Pod  // of this process, or zero
-	NoteWrites bool // for the next term, see package handover
-	Events     bool // the process records Events about the lease
-	Log        *zap.Logger
-
-	Variant lease.Variant                            // of this kind of lease
-	OnWait  func(r lease.Record, wait time.Duration) // called by Wait; may be nil
-	Address string                                   // of the holder, for the record; may be empty
-	Health  *Health                                  // of the work; one for each candidate
-	Contact *kube.Contact                            // one for each candidate
-	// OnFinish is called once for a term that was not lost, before the release.
-	OnFinish  func()
-	OnRenewal func(latency time.Duration, err error)
-}
-
 // Candidate waits until a lease is free and takes it. It sends no requests while it watches a
 // record that does not expire. Its methods exclude each other. It remembers its observation between
 // calls.
 type Candidate struct {
+	Guard   *Guard        // of the lease
+	Contact *kube.Contact // of the candidate and its holders
+
 	config      Config
+	health      *health
+	running     atomic.Pointer[Holder] // the one that Run is in, or nil
+	forget      func()                 // what the supervisor knows of the lease
 	store       *Store
 	observation lease.Observation
 	writes      lease.WriteLog // of the term that it last tried to begin
@@ -79,13 +52,12 @@ type Candidate struct {
 // again.
 const maxWatchBackoff = time.Minute
 
-// NewMark returns a mark, a random text, for the records of one process.
-func NewMark() string { return rand.Text() }
-
-// NewCandidate returns a candidate without an observation.
-func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
+// newCandidate returns a candidate without an observation.
+func newCandidate(client kubernetes.Interface, c Config) *Candidate {
+	c.Pod = c.Pod.withDefaults()
 	candidate := &Candidate{
-		config: c, store: NewStore(client, c, 3*c.Timing.Duration),
+		Guard: newGuard(c.Lease, c.NotHeld, c.Guard), Contact: kube.NewContact(c.Clock, c.OnFailing),
+		config: c, health: &health{check: c.Healthy}, store: NewStore(client, c, 3*c.Timing.Duration),
 		writes: lease.NewWriteLog(c.Process), client: client,
 		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
 	}
@@ -93,13 +65,41 @@ func NewCandidate(client kubernetes.Interface, c Config) *Candidate {
 	return candidate
 }
 
+// Run is Run of a holder that this candidate has returned.
+func (c *Candidate) Run(ctx context.Context, h *Holder, work func(context.Context) error) error {
+	c.running.Store(h)
+	err := h.run(ctx, work)
+	c.running.Store(nil)
+	return err
+}
+
+// Check returns an error while the work of a finished term runs, or if all attempts to follow, take or
+// renew the lease have failed for MaxFailing.
+func (c *Candidate) Check() error {
+	if h := c.running.Load(); h != nil {
+		if err := h.Expired(); err != nil {
+			return err
+		}
+	}
+	if err := c.Contact.Check("requests", c.config.MaxFailing); err != nil {
+		return fmt.Errorf("lease %s: %w", c.config.Lease, err)
+	}
+	return nil
+}
+
+// KillTimer returns that of the process, or nil.
+func (c *Candidate) KillTimer() KillTimer { return c.config.KillTimer }
+
+// Discard makes the supervisor forget the lease, which this candidate has not held and will not hold.
+func (c *Candidate) Discard() { c.forget() }
+
 // reclaim reports whether the holder of a record is known to have ended. For its own last term this
 // process decides by itself, because the name of its container proves nothing about its requests.
 func (c *Candidate) reclaim(r lease.Record) bool {
 	if c.last != nil && r.WrittenBy(c.config.Process) {
 		return c.last.vacated
 	}
-	return c.config.Variant.Reclaims(r)
+	return c.config.Variant.reclaims(r)
 }
 
 // Try reads the record and takes the lease if it is free. Otherwise it returns nil, and Standing
@@ -140,7 +140,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		start := c.config.Clock.Now()
 		h, err := c.follow(ctx)
 		if ctx.Err() == nil || h != nil {
-			c.config.Contact.Note(err)
+			c.Contact.Note(err)
 		}
 		if h != nil {
 			return h, nil
@@ -190,7 +190,7 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 		if h, err := c.take(ctx); h != nil || err != nil {
 			return h, err
 		}
-		c.config.Contact.Note(nil)
+		c.Contact.Note(nil)
 		if c.config.OnWait != nil {
 			_, wait := c.Standing()
 			c.config.OnWait(c.observation.Record(), wait)
@@ -284,7 +284,7 @@ func (c *Candidate) sayFarLonger(r lease.Record) {
 // if the lease is not free, and an error if a write has failed.
 func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 	r, now := c.observation.Record(), c.config.Clock.Now()
-	if err := c.config.Variant.WhyUnfit(r); err != nil {
+	if err := c.config.Variant.whyUnfit(r); err != nil {
 		return nil, unfitError{fmt.Errorf("lease %s: %w", c.config.Lease, err)}
 	}
 	if h := c.won(r, now); h != nil {
@@ -299,7 +299,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		c.before = c.writtenUntil(r)
 		return c.swap(ctx, func(stamp metav1.MicroTime) *coordinationv1.Lease {
 			l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, stamp)
-			return c.config.Variant.Dressed(lease.WithAddress(l, c.config.Address), r, false)
+			return c.config.Variant.dressed(lease.WithAddress(l, c.config.Address), r, false)
 		})
 	default:
 		return nil, nil
@@ -365,7 +365,7 @@ func (c *Candidate) won(r lease.Record, now clock.Reading) *Holder {
 	if !c.writes.Match(r) || c.config.Timing.Left(c.writes.Sent(), now) <= 0 {
 		return nil
 	}
-	h := newHolder(c.config, c.store, &c.stamps, c.badge, c.writes, c.before)
+	h := c.newHolder()
 	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
 	c.last = h
 	c.writes = lease.NewWriteLog(c.config.Process)

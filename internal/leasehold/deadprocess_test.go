@@ -34,7 +34,7 @@ func newOrphanage(t *testing.T) orphanage {
 	o := orphanage{
 		server: apisim.NewServer(),
 		orphan: lease.Orphan{
-			Process: "dead", Timing: lease.Timing{}.WithDefaults(),
+			Claim:   lease.Claim{Process: "dead", Timing: lease.Timing{}.WithDefaults()},
 			Entries: lease.Entries{Since: 10 * time.Second, Until: 82 * time.Second, Guarded: true},
 		},
 		died: 75 * time.Second,

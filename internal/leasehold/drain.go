@@ -36,7 +36,7 @@ func (h *Holder) drain(ctx context.Context) (err error) {
 	for {
 		now := c.Now()
 		left := timing.Left(h.writes.Sent(), now)
-		rest, landed := h.open.rest(now, timing.Margin)
+		rest, landed := h.Term.open.rest(now, timing.Margin)
 		if landed != nil {
 			rest = timing.Margin - now.SinceAtLeast(begin)
 		}
@@ -76,7 +76,7 @@ func (h *Holder) drain(ctx context.Context) (err error) {
 
 // cutOff ends guarded requests under way, including answers being read and upgraded connections.
 func (h *Holder) cutOff() {
-	if n := h.cancelRequests(); n > 0 {
+	if n := h.Term.cancelRequests(); n > 0 {
 		h.config.Log.Warn("requests had no answer when the term ended: their outcome is unknown",
 			zap.Int("requests", n))
 	}

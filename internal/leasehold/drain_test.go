@@ -35,17 +35,17 @@ func whileDraining(t *testing.T, test func(s *sleeper, k *killer, released <-cha
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, k := &sleeper{Clock: clock.System()}, &killer{}
-		guard := NewGuard(name, errNotHeld, GuardConfig{})
-		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), Guard: guard, Clock: s, KillTimer: k,
+		c := newCandidate(fake.NewSimpleClientset(), Config{
+			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: s, KillTimer: k,
 			Log:    zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, OnFinish: func() {},
-		}).Try(t.Context())
+		})
+		h, err := c.Try(t.Context())
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r, _ := request(ctx, http.MethodPost, pods)
-		go func() { _, _ = guard.Wrap(roundTripper(stuck)).RoundTrip(r) }()
+		go func() { _, _ = c.Guard.Wrap(roundTripper(stuck)).RoundTrip(r) }()
 		synctest.Wait()
 		released := make(chan error, 1)
 		go func() { released <- h.Release(t.Context()) }()
@@ -79,17 +79,17 @@ func TestSuspendedReleaseCutsRequestsSoonAfterItsDeadline(t *testing.T) {
 // TestReleaseEndsWhatIsOpen releases a lease while an answer is being read.
 func TestReleaseEndsWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guard := NewGuard(name, errNotHeld, GuardConfig{})
-		h, err := NewCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), Guard: guard, Clock: clock.System(),
+		c := newCandidate(fake.NewSimpleClientset(), Config{
+			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: clock.System(),
 			Log:    zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, OnFinish: func() {},
-		}).Try(t.Context())
+		})
+		h, err := c.Try(t.Context())
 		require.NoError(t, err)
 		ctx, scope := h.Scope(t.Context())
 		defer scope.End()
 		r, _ := request(t.Context(), http.MethodGet, pods+"/p/proxy/logs")
-		resp, err := guard.Wrap(roundTripper(streaming)).RoundTrip(r)
+		resp, err := c.Guard.Wrap(roundTripper(streaming)).RoundTrip(r)
 		require.NoError(t, err)
 		read := make(chan error, 1)
 		go func() {

@@ -16,12 +16,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// GuardConfig has what users may change.
+// GuardConfig has what users may change. Packages leaderelection and shardlease document it.
 type GuardConfig struct {
-	// Allow reports whether a guarded request may pass without the lease.
+	// Allow reports whether a guarded request may pass without the lease, such as a TokenRequest or
+	// a readiness gate. It is called from any goroutine and must not read the body. If nil, no
+	// request may.
 	Allow func(*http.Request) bool
-	// NoServerTimeout omits the query parameter that makes the API server give up at the end of the
-	// term.
+
+	// NoServerTimeout omits the query parameter timeout, for writes that may take longer than a
+	// term lasts without renewal, such as the deletion of a large collection. A request that is
+	// given up then counts as open for a minute, the default timeout of the API server.
 	NoServerTimeout bool
 }
 
@@ -42,8 +46,8 @@ type Guard struct {
 	notHeld, earlier, ended, cut error
 }
 
-// NewGuard returns the guard of a lease. All its errors match notHeld.
-func NewGuard(name types.NamespacedName, notHeld error, c GuardConfig) *Guard {
+// newGuard returns the guard of a lease. All its errors match notHeld.
+func newGuard(name types.NamespacedName, notHeld error, c GuardConfig) *Guard {
 	return &Guard{
 		config:  c,
 		notHeld: fmt.Errorf("%w (lease %s): the request was not sent", notHeld, name),

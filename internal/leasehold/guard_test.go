@@ -53,7 +53,7 @@ type guardian struct {
 const usable = 12 * time.Second
 
 func newGuardian(base roundTripper, c GuardConfig) *guardian {
-	g := &guardian{Guard: NewGuard(name, errNotHeld, c), base: base}
+	g := &guardian{Guard: newGuard(name, errNotHeld, c), base: base}
 	g.RoundTripper = g.Wrap(roundTripper(func(r *http.Request) (*http.Response, error) {
 		g.sent.Add(1)
 		return g.base(r)
@@ -66,7 +66,7 @@ func (g *guardian) begin() {
 	c := clock.System()
 	g.term = newTerm(Config{
 		Lease: name, Timing: lease.Timing{}.WithDefaults(), Clock: c, OnLost: func(*lease.LostError) {},
-	}, c.Now())
+	}, g.Guard, c.Now())
 	g.Guard.term.Store(g.term)
 }
 
@@ -553,7 +553,7 @@ func TestServerGivesUpWhenTheTermEnds(t *testing.T) {
 
 func TestGuardShowsTheTransportItWraps(t *testing.T) {
 	base := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13}}
-	got, err := utilnet.TLSClientConfig(NewGuard(name, errNotHeld, GuardConfig{}).Wrap(base))
+	got, err := utilnet.TLSClientConfig(newGuard(name, errNotHeld, GuardConfig{}).Wrap(base))
 	require.NoError(t, err)
 	assert.Same(t, base.TLSClientConfig, got)
 }
@@ -569,12 +569,12 @@ func BenchmarkGuard(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			resp := &http.Response{StatusCode: http.StatusOK}
-			g := NewGuard(name, errNotHeld, c.config)
+			g := newGuard(name, errNotHeld, c.config)
 			system := clock.System()
 			term := newTerm(Config{
 				Lease: name, Timing: lease.Timing{Duration: time.Hour}.WithDefaults(), Clock: system,
 				OnLost: func(*lease.LostError) {},
-			}, system.Now())
+			}, g, system.Now())
 			g.term.Store(term)
 			transport := g.Wrap(roundTripper(func(*http.Request) (*http.Response, error) {
 				resp.Body = io.NopCloser(strings.NewReader("{}"))

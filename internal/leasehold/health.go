@@ -7,28 +7,25 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
-	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
-// Health checks whether the work under a lease is alive. It is not for concurrent use.
-type Health struct {
+// health checks whether the work under a lease is alive. It is not for concurrent use.
+type health struct {
 	check func(context.Context) error // always healthy if nil
-	probe probe.Probe
+	probe clock.Probe
 	sick  error // the last result
 }
-
-// NewHealth returns a Health that calls check.
-func NewHealth(check func(context.Context) error) *Health { return &Health{check: check} }
 
 // healthy checks the work, unless ctx has ended, because work that is stopping may report that it
 // is not healthy. If the check hangs, there is time for another attempt before the deadline.
 func (h *Holder) healthy(ctx context.Context) error {
-	health := h.config.Health
+	health := h.health
 	if health.check == nil || ctx.Err() != nil {
 		return nil
 	}
-	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Remaining())/2, health.check)
+	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Term.Remaining())/2, health.check)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -41,7 +38,7 @@ func (h *Holder) healthy(ctx context.Context) error {
 	health.sick = err
 	if err != nil {
 		err = fmt.Errorf("%w: %w", lease.ErrUnhealthy, err)
-		h.fail(err)
+		h.Term.fail(err)
 	}
 	return err
 }
@@ -58,8 +55,8 @@ func (h *Holder) Renew(ctx context.Context) error {
 // beginRenewal begins a renewal if the work is healthy. Otherwise it is over, with the error that
 // Renew returns.
 func (h *Holder) beginRenewal(ctx context.Context) (over bool, err error) {
-	if h.Remaining() == 0 {
-		return true, h.conclude()
+	if h.Term.Remaining() == 0 {
+		return true, h.Term.conclude()
 	}
 	if err := h.healthy(ctx); err != nil {
 		h.config.OnRenewal(0, err)
@@ -80,12 +77,12 @@ func (h *Holder) endRenewal(err error) error {
 	h.swap = nil
 	switch {
 	case errors.Is(err, lease.ErrTaken):
-		return h.conclude() // a loss is reported elsewhere
+		return h.Term.conclude() // a loss is reported elsewhere
 	case err != nil && h.doubt:
 		err = fmt.Errorf("%w: %w", lease.ErrOutcomeUnknown, err)
 	}
 	if err != nil {
-		h.fail(err)
+		h.Term.fail(err)
 	}
 	h.config.OnRenewal(h.config.Clock.Now().SinceAtLeast(h.asked), err)
 	return err

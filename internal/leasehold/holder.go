@@ -16,18 +16,23 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/handover"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// Holder renews and releases a lease that a [Candidate] has won. Its term has begun: call Run,
+// Holder renews and releases a lease that a [Candidate] has won. Its term has begun: call [Candidate.Run],
 // Renew or Release before its deadline. They exclude each other. The methods of Term may be called
 // at any time.
 type Holder struct {
-	*Term
-	config   Config
-	store    *Store
-	stamps   *lease.Stamps
-	badge    *badge
+	Term    *Term
+	config  Config
+	guard   *Guard
+	health  *health
+	contact *kube.Contact
+	store   *Store
+	stamps  *lease.Stamps
+	badge   *badge
+
 	since    clock.Reading // when the term began
 	writesMu sync.Mutex    // held to change writes, and to read it outside of Run, Renew and Release
 	writes   lease.WriteLog
@@ -43,15 +48,16 @@ type Holder struct {
 	vacated  bool          // after that, nothing of the term can be carried out any more
 }
 
-func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, writes lease.WriteLog,
-	before handover.Versions,
-) *Holder {
+// newHolder returns the holder of the term that the candidate's last write has begun.
+func (c *Candidate) newHolder() *Holder {
+	sent := c.writes.Sent()
 	h := &Holder{
-		Term: newTerm(c, writes.Sent()), config: c, store: store, stamps: stamps, badge: badge, since: writes.Sent(),
-		writes: writes, first: writes.Standing(), recheck: make(chan struct{}, 1),
+		Term: newTerm(c.config, c.Guard, sent), config: c.config, guard: c.Guard, health: c.health, contact: c.Contact,
+		store: c.store, stamps: &c.stamps, badge: c.badge,
+		since: sent, writes: c.writes, first: c.writes.Standing(), recheck: make(chan struct{}, 1),
 	}
-	if c.NoteWrites {
-		h.log = handover.NewLog(before)
+	if c.config.NoteWrites {
+		h.Term.log = handover.NewLog(c.before)
 	}
 	c.Guard.term.Store(h.Term)
 	return h
@@ -60,16 +66,16 @@ func newHolder(c Config, store *Store, stamps *lease.Stamps, badge *badge, write
 // written returns up to which version this term and those before it have written each resource. It
 // knows only a guarded client's writes.
 func (h *Holder) written() handover.Versions {
-	if h.log == nil || !h.config.Guard.Installed() {
+	if h.Term.log == nil || !h.guard.Installed() {
 		return handover.Unknown()
 	}
-	return h.log.Versions()
+	return h.Term.log.Versions()
 }
 
 // release returns the object that ends the term of r.
 func (h *Holder) release(r lease.Record, stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.Release(stamp)
-	if h.log == nil {
+	if h.Term.log == nil {
 		return l
 	}
 	return lease.WithWritten(l, h.written())
@@ -79,7 +85,7 @@ func (h *Holder) release(r lease.Record, stamp metav1.MicroTime) *coordinationv1
 func (h *Holder) First() lease.Record { return h.first }
 
 // altered returns why r, whose spec may be ours, is no longer of this term.
-func (h *Holder) altered(r lease.Record) error { return h.config.Variant.WhyAltered(h.first, r) }
+func (h *Holder) altered(r lease.Record) error { return h.config.Variant.whyAltered(h.first, r) }
 
 // Token returns the resourceVersion of the write that began the term. It grows from term to term.
 func (h *Holder) Token() string { return h.first.ResourceVersion() }
@@ -97,31 +103,31 @@ func (h *Holder) Vacant() (d time.Duration, released bool) { return h.vacant, h.
 // Expired returns an error if the term was lost or has reached its deadline, so that its work must
 // have ended. It returns nil while the term is held, and during and after a release.
 func (h *Holder) Expired() error {
-	if h.Remaining() > 0 {
+	if h.Term.Remaining() > 0 {
 		return nil
 	}
-	switch loss, ended := h.Ended(); {
+	switch loss, ended := h.Term.Ended(); {
 	case loss != nil:
 		return fmt.Errorf("work continues after the end of its term: %w", loss)
 	case ended: // it is being released
 		return nil
 	}
-	return fmt.Errorf("work continues after the end of its term: lease %s: %w", h.lease, lease.ErrDeadline)
+	return fmt.Errorf("work continues after the end of its term: lease %s: %w", h.Term.lease, lease.ErrDeadline)
 }
 
-// Run calls work, renews the lease until work has returned, and then releases it. Work's context
-// ends with ctx, or with the term, then with the *LostError as its cause. Run returns work's error,
-// unless it is that of ctx. If the term is lost, Run returns the *LostError after OnLost and work
+// run calls work, renews the lease until work has returned, and then releases it. Work's context
+// ends with ctx, or with the term, then with the *LostError as its cause. run returns work's error,
+// unless it is that of ctx. If the term is lost, run returns the *LostError after OnLost and work
 // have returned.
-func (h *Holder) Run(ctx context.Context, work func(context.Context) error) error {
+func (h *Holder) run(ctx context.Context, work func(context.Context) error) error {
 	if ctx.Err() != nil { // ended during the election
 		return h.end(ctx, nil)
 	}
 	workCtx, cancel := context.WithCancelCause(h.named(ctx))
 	defer cancel(nil)
-	if !h.begin(cancel) {
-		defer h.DisarmKillTimer()
-		return h.conclude()
+	if !h.Term.begin(cancel) {
+		defer h.Term.DisarmKillTimer()
+		return h.Term.conclude()
 	}
 	returned := make(chan error, 1)
 	running, stopped := context.WithCancelCause(workCtx)
@@ -142,7 +148,7 @@ func (h *Holder) Run(ctx context.Context, work func(context.Context) error) erro
 
 // named returns the context of the term's work.
 func (h *Holder) named(ctx context.Context) context.Context {
-	return handover.WithLog(context.WithValue(ctx, termKey{h.config.Guard}, h.Term), h.log)
+	return handover.WithLog(context.WithValue(ctx, termKey{h.guard}, h.Term), h.Term.log)
 }
 
 // end releases the lease after work has returned err, and returns the result of Run. The state of
@@ -153,8 +159,8 @@ func (h *Holder) end(ctx context.Context, err error) error {
 	}
 	released := h.Release(ctx)
 	ended := err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
-	if h.Lost() {
-		if !ended && !errors.Is(err, context.Canceled) && !errors.Is(err, h.loss) {
+	if h.Term.Lost() {
+		if !ended && !errors.Is(err, context.Canceled) && !errors.Is(err, h.Term.loss) {
 			h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
 		}
 		return released
@@ -189,7 +195,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 		select {
 		case err := <-returned:
 			return err
-		case <-h.told: // lost: nothing to renew
+		case <-h.Term.told: // lost: nothing to renew
 			h.abandon()
 			return <-returned
 		case <-stopping: // renewal continues until work has stopped
@@ -207,7 +213,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 				tooLong = timer.C()
 			}
 		case <-tooLong:
-			h.lose(fmt.Errorf("%w (%v)", lease.ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
+			h.Term.lose(fmt.Errorf("%w (%v)", lease.ErrReleaseTimeout, h.config.ReleaseTimeout), h.config.Identity)
 		case <-near:
 			switch {
 			case stopping == nil:
@@ -215,7 +221,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 				h.abandon()
 				renewal.Stop() // the term is about to end: a request would be waited for
 			default:
-				look.Reset(min(max(h.Remaining()-h.config.StepDown, promptly), checkInterval))
+				look.Reset(min(max(h.Term.Remaining()-h.config.StepDown, promptly), checkInterval))
 			}
 		case <-h.recheck:
 			switch h.doubt = true; {
@@ -250,7 +256,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 // healthy, do not count as failed requests.
 func (h *Holder) noteRenewal(err error) {
 	if !errors.Is(err, lease.ErrLost) && !errors.Is(err, lease.ErrUnhealthy) {
-		h.config.Contact.Note(err)
+		h.contact.Note(err)
 	}
 }
 
@@ -322,7 +328,7 @@ func (h *Holder) renewal() change {
 			}
 			return o, err
 		},
-		late: h.fail,
+		late: h.Term.fail,
 	}
 }
 
@@ -334,15 +340,15 @@ func (h *Holder) Release(ctx context.Context) error {
 	if h.swap != nil {
 		_ = h.endRenewal(h.join()) // OnRenewal or OnLost has the error
 	}
-	if err := h.finish(); err != nil {
-		h.DisarmKillTimer()
+	if err := h.Term.finish(); err != nil {
+		h.Term.DisarmKillTimer()
 		return err
 	}
 	h.config.OnFinish()
 	err := h.drain(ctx)
 	h.cutOff()
-	h.close()
-	h.DisarmKillTimer() // not before: a stopped process could send when it resumes
+	h.Term.close()
+	h.Term.DisarmKillTimer() // not before: a stopped process could send when it resumes
 	switch {
 	case errors.Is(err, lease.ErrTaken):
 		return nil
@@ -355,7 +361,7 @@ func (h *Holder) Release(ctx context.Context) error {
 		err := h.newSwap(ctx, h.releaseTime(begin), h.releasing()).wait(nil)
 		switch {
 		case err == nil:
-			h.ledger.Free() // not before: if this process dies, its supervisor continues
+			h.Term.ledger.Free() // not before: if this process dies, its supervisor continues
 			h.config.OnHolder(h.writes.Standing())
 			return nil
 		case errors.Is(err, lease.ErrTaken): // by a successor: nothing to release
@@ -409,7 +415,7 @@ func (h *Holder) record(next func(lease.Record, metav1.MicroTime) *coordinationv
 	h.writesMu.Lock()
 	h.writes.Record(l, sent)
 	h.writesMu.Unlock()
-	return h.config.Variant.Dressed(l, h.first, h.leaving), base
+	return h.config.Variant.dressed(l, h.first, h.leaving), base
 }
 
 // learn handles a version of the record. If it is not ours, the term is over, and learn returns
@@ -423,7 +429,7 @@ func (h *Holder) learn(r lease.Record, asked clock.Reading, wrote bool) (outcome
 		return settled, h.lostTo(r)
 	}
 	h.doubt = false
-	h.extend(h.writes.Sent())
+	h.Term.extend(h.writes.Sent())
 	if r.SameVersion(known) {
 		h.writesMu.Lock()
 		defer h.writesMu.Unlock()

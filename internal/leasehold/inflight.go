@@ -229,7 +229,7 @@ type scopeKey struct{ guard *Guard }
 
 // Scope begins a piece of work. The returned context ends with ctx, with the term, and with End.
 func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
-	t, guard := h.Term, h.config.Guard
+	t, guard := h.Term, h.guard
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Scope{term: t, cancel: cancel}
 	t.mu.Lock()

@@ -34,7 +34,7 @@ func TestKillTimerFollowsTheDeadline(t *testing.T) {
 		system, k := clock.System(), &killer{}
 		timing := lease.Timing{}.WithDefaults() // D - M/2 = 13.5 s
 		config := Config{Timing: timing, Clock: system, KillTimer: k, OnLost: func(*lease.LostError) {}}
-		term := newTerm(config, system.Now())
+		term := newTerm(config, nil, system.Now())
 		time.Sleep(2 * time.Second)
 		sent := system.Now()
 		time.Sleep(time.Second)
@@ -59,7 +59,7 @@ func TestTermWithoutItsKillTimerIsLost(t *testing.T) {
 		term := newTerm(Config{
 			Timing: lease.Timing{}.WithDefaults(), Clock: system, KillTimer: &killer{err: errors.New("no")},
 			OnLost: func(err *lease.LostError) { loss = err },
-		}, system.Now())
+		}, nil, system.Now())
 		assert.ErrorIs(t, loss, lease.ErrKillTimer)
 		assert.False(t, term.begin(nil))
 	})

@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -26,16 +25,8 @@ type Pod struct {
 	Log       string // a file: [TerminationLog]
 }
 
-// PodNameProblems returns why a name cannot be that of a Pod, or nil for the empty name.
-func PodNameProblems(name string) []string {
-	if name == "" {
-		return nil
-	}
-	return validation.IsDNS1123Subdomain(name)
-}
-
-// WithDefaults returns p with its zero fields set, or the zero Pod if p has no UID or name.
-func (p Pod) WithDefaults() Pod {
+// withDefaults returns p with its zero fields set, or the zero Pod if p has no UID or name.
+func (p Pod) withDefaults() Pod {
 	if p.Name == "" {
 		p.Name, _ = os.Hostname()
 	}

@@ -15,7 +15,7 @@ import (
 
 // scope begins a piece of work under the guardian's term.
 func (g *guardian) scope(ctx context.Context) (context.Context, *Scope) {
-	return (&Holder{Term: g.term, config: Config{Guard: g.Guard}}).Scope(ctx)
+	return (&Holder{Term: g.term, guard: g.Guard}).Scope(ctx)
 }
 
 const margin = 3 * time.Second

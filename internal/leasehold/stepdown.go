@@ -13,25 +13,25 @@ import (
 // SteppedDown reports whether Run has returned before the deadline, because the lease could not be
 // renewed. The lease was not released, so this process may take it again at once if nothing of the
 // term is under way, and others when it has expired.
-func (h *Holder) SteppedDown() bool { return h.stepped && !h.Lost() }
+func (h *Holder) SteppedDown() bool { return h.stepped && !h.Term.Lost() }
 
 // stepDown asks work to end if the deadline is near, and reports whether it has. Work that is not
 // healthy ends with its process.
 func (h *Holder) stepDown() bool {
-	if h.Remaining() > h.config.StepDown || h.config.Health.sick != nil {
+	if h.Term.Remaining() > h.config.StepDown || h.health.sick != nil {
 		return false
 	}
 	h.stepped = true
-	h.mu.Lock()
+	h.Term.mu.Lock()
 	cause := &lease.LostError{
-		Lease: h.lease, Identity: h.identity, Holder: h.identity, RenewedAt: h.sent.Wall, Err: lease.ErrSteppedDown,
+		Lease: h.Term.lease, Identity: h.Term.identity, Holder: h.Term.identity, RenewedAt: h.Term.sent.Wall, Err: lease.ErrSteppedDown,
 	}
-	if h.failing != nil {
-		cause.Err = fmt.Errorf("%w: %w", lease.ErrSteppedDown, h.failing)
+	if h.Term.failing != nil {
+		cause.Err = fmt.Errorf("%w: %w", lease.ErrSteppedDown, h.Term.failing)
 	}
-	cancel, sent := h.cancel, h.sent
-	h.mu.Unlock()
-	cause.Age = h.clock.Now().SinceAtMost(sent)
+	cancel, sent := h.Term.cancel, h.Term.sent
+	h.Term.mu.Unlock()
+	cause.Age = h.Term.clock.Now().SinceAtMost(sent)
 	h.config.Log.Warn("the work has to end before the deadline", zap.Error(cause))
 	cancel(cause)
 	return true
@@ -43,15 +43,15 @@ func (h *Holder) vacate(ctx context.Context, err error) error {
 		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
 	}
 	h.abandon()
-	if err := h.finish(); err != nil {
-		h.DisarmKillTimer()
+	if err := h.Term.finish(); err != nil {
+		h.Term.DisarmKillTimer()
 		return err
 	}
 	h.config.OnFinish()
 	err = h.drain(ctx)
 	h.cutOff()
-	h.close()
-	h.DisarmKillTimer()
+	h.Term.close()
+	h.Term.DisarmKillTimer()
 	h.vacated = err == nil
 	return nil
 }

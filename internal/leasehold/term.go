@@ -54,13 +54,13 @@ const (
 	ended        // by us, for good
 )
 
-func newTerm(c Config, sent clock.Reading) *Term {
+func newTerm(c Config, guard *Guard, sent clock.Reading) *Term {
 	if c.Ledger == nil {
 		c.Ledger = noLedger{}
 	}
 	t := &Term{
 		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost,
-		kill: c.KillTimer, ledger: c.Ledger, began: c.Ledger.Now(), guard: c.Guard, sent: sent,
+		kill: c.KillTimer, ledger: c.Ledger, began: c.Ledger.Now(), guard: guard, sent: sent,
 		told: make(chan struct{}),
 	}
 	t.open.ledger = c.Ledger

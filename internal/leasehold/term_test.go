@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -26,7 +25,7 @@ func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 			Lease: name, Identity: "a", Timing: timing, Clock: system, OnLost: func(err *lease.LostError) {
 				losses = append(losses, err)
 			},
-		}, system.Now())
+		}, nil, system.Now())
 		term.timer.Stop() // not scheduled yet: the process has just been woken, and work was faster
 		time.Sleep(timing.Duration - timing.Margin)
 		assert.False(t, term.begin(nil), "too late to begin work")
@@ -44,7 +43,7 @@ func TestFinishedTermCannotBeLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timing, system := lease.Timing{}.WithDefaults(), clock.System()
 		term := newTerm(Config{Timing: timing, Clock: system, OnLost: func(*lease.LostError) { t.Error("lost") }},
-			system.Now())
+			nil, system.Now())
 		require.NoError(t, term.finish())
 		assert.Zero(t, term.Remaining())
 		time.Sleep(timing.Duration)
@@ -76,7 +75,7 @@ func TestTermThatWasSeenAtItsDeadlineIsLostWhateverTheWallClockSaysThen(t *testi
 			OnLost: func(err *lease.LostError) {
 				losses = append(losses, err)
 			},
-		}, s.Now())
+		}, nil, s.Now())
 		synctest.Wait() // until its timer waits
 		s.offset.Store(int64(time.Hour))
 		require.Zero(t, term.Remaining())
@@ -93,8 +92,8 @@ func stalled() *Term {
 	system := clock.System()
 	term := newTerm(Config{
 		Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), Clock: system,
-		OnLost: func(*lease.LostError) {}, Guard: NewGuard(name, errNotHeld, GuardConfig{}),
-	}, system.Now())
+		OnLost: func(*lease.LostError) {},
+	}, newGuard(name, errNotHeld, GuardConfig{}), system.Now())
 	stall(term)
 	return term
 }
@@ -118,18 +117,16 @@ func TestGuardLooksAtTheClock(t *testing.T) {
 
 func TestNoWorkBeginsPastTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, err := NewCandidate(fake.NewClientset(), Config{
-			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(),
-			Guard: NewGuard(name, errNotHeld, GuardConfig{}),
+		c := newCandidate(fake.NewClientset(), Config{
+			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld,
 			Clock: clock.System(), Log: zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {},
-			OnFinish: func() {},
-			Health:   NewHealth(nil), Contact: kube.NewContact(clock.System(), nil),
-			OnRenewal: func(time.Duration, error) {},
-		}).Try(t.Context())
+			OnFinish: func() {}, OnRenewal: func(time.Duration, error) {},
+		})
+		h, err := c.Try(t.Context())
 		require.NoError(t, err)
 		stall(h.Term)
-		err = h.Run(t.Context(), func(context.Context) error {
+		err = c.Run(t.Context(), h, func(context.Context) error {
 			t.Error("work has begun")
 			return nil
 		})

@@ -88,13 +88,13 @@ func (h *Holder) lostTo(r lease.Record) error {
 	case !r.Exists():
 		cause = fmt.Errorf("%w: the Lease was deleted", lease.ErrTaken)
 	default:
-		if err := errors.Join(h.altered(r), h.config.Variant.WhyUnfit(r)); err != nil {
+		if err := errors.Join(h.altered(r), h.config.Variant.whyUnfit(r)); err != nil {
 			cause = fmt.Errorf("%w: %w", lease.ErrTaken, err)
 		} else if changes := h.latestRecord().ChangesTo(r); changes != "" && r.Holder() == h.config.Identity {
 			cause = fmt.Errorf("%w: %s", lease.ErrTaken, changes) // the holder does not show what has happened
 		}
 	}
-	h.lose(cause, r.Holder()) // before OnHolder, which may take time
+	h.Term.lose(cause, r.Holder()) // before OnHolder, which may take time
 	h.config.OnHolder(r)
 	return cause
 }

@@ -7,8 +7,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -53,19 +55,21 @@ func TestOlderEventsAreNoLoss(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				system, guard := clock.System(), NewGuard(name, errNotHeld, GuardConfig{})
+				system := clock.System()
 				mine := taken("a", 15*time.Second)
 				var writes lease.WriteLog
 				writes.Record(mine, system.Now())
 				require.True(t, writes.Match(version(mine, "7", nil)))
-				h := newHolder(Config{
-					Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), Clock: system, Guard: guard,
-					OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {},
-				}, nil, &lease.Stamps{}, &badge{}, writes, nil)
+				candidate := newCandidate(fake.NewClientset(), Config{
+					Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: system,
+					OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, Log: zap.NewNop(),
+				})
+				candidate.writes = writes
+				h := candidate.newHolder()
 				h.handleEvent(version(taken("b", 15*time.Second), c.version, other), c.deleted)
-				assert.Equal(t, c.lost, h.Lost())
+				assert.Equal(t, c.lost, h.Term.Lost())
 				assert.Empty(t, h.recheck)
-				h.lose(lease.ErrTaken, "")
+				h.Term.lose(lease.ErrTaken, "")
 			})
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -55,8 +56,8 @@ func NewTracker(c Config) (*Tracker, error) {
 	if c.GCPeriod == 0 {
 		c.GCPeriod = time.Hour
 	}
-	review := lease.Review{Package: "shardstate"}
-	review.Value("Namespace", c.Namespace, lease.NamespaceProblems(c.Namespace))
+	review := kube.Review{Package: "shardstate"}
+	review.Value("Namespace", c.Namespace, kube.NamespaceProblems(c.Namespace))
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
 	if c.LeaseDuration < minLeaseDuration || c.LeaseDuration > shardlease.MaxLeaseDuration ||
 		c.LeaseDuration%time.Second != 0 {

@@ -1,12 +1,9 @@
-// Package probe calls a user's function, such as a health check, that may never return.
-package probe
+package clock
 
 import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/bellwether-k8s/bellwether/internal/clock"
 )
 
 var (
@@ -16,8 +13,8 @@ var (
 	errAborted = errors.New("it did not return normally")
 )
 
-// Probe calls one function at a time and bounds the wait for it. The zero value is ready. It is not
-// safe for concurrent use.
+// Probe calls a user's function, such as a health check, that may never return. It makes one call at a
+// time and bounds the wait for it. The zero value is ready. It is not safe for concurrent use.
 type Probe struct {
 	overdue <-chan struct{} // closed when the abandoned call returns; nil without such a call
 }
@@ -25,7 +22,7 @@ type Probe struct {
 // Ask calls ask and waits for its answer until ctx ends, or for wait by c. Then it returns the cause
 // and ignores a later answer of that call, which may be outdated. Until that call has returned, Ask
 // returns [ErrHangs] without another call, so a function that hangs costs only one goroutine.
-func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask func(context.Context) error) error {
+func (p *Probe) Ask(ctx context.Context, c Clock, wait time.Duration, ask func(context.Context) error) error {
 	if p.overdue != nil {
 		select {
 		case <-p.overdue:
@@ -34,7 +31,7 @@ func (p *Probe) Ask(ctx context.Context, c clock.Clock, wait time.Duration, ask 
 			return ErrHangs
 		}
 	}
-	bounded, cancel := clock.WithTimeout(ctx, c, wait)
+	bounded, cancel := WithTimeout(ctx, c, wait)
 	defer cancel()
 	returned := make(chan struct{})
 	answer := errAborted

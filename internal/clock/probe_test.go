@@ -1,4 +1,4 @@
-package probe_test
+package clock_test
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/probe"
 )
 
 var errUnwell = errors.New("unwell")
 
 func TestAnswerIsReturned(t *testing.T) {
 	for _, answer := range []error{nil, errUnwell} {
-		var p probe.Probe
+		var p clock.Probe
 		ask := func(context.Context) error { return answer }
 		for range 2 {
 			assert.Equal(t, answer, p.Ask(t.Context(), clock.System(), time.Minute, ask))
@@ -31,7 +30,7 @@ func TestCallThatHangsIsOneGoroutineAndItsLateAnswerIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		release := make(chan struct{})
-		var p probe.Probe
+		var p clock.Probe
 		ask := func(context.Context) error {
 			calls.Add(1)
 			<-release
@@ -42,7 +41,7 @@ func TestCallThatHangsIsOneGoroutineAndItsLateAnswerIsNotUsed(t *testing.T) {
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "no answer within 1s")
 		for range 10 {
-			assert.Equal(t, probe.ErrHangs, p.Ask(t.Context(), clock.System(), time.Second, ask))
+			assert.Equal(t, clock.ErrHangs, p.Ask(t.Context(), clock.System(), time.Second, ask))
 		}
 		assert.Equal(t, time.Second, time.Since(begin), "only the first was waited for")
 		assert.EqualValues(t, 1, calls.Load())
@@ -61,7 +60,7 @@ func TestEndOfTheContextEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		var p probe.Probe
+		var p clock.Probe
 		ask := func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -73,7 +72,7 @@ func TestEndOfTheContextEndsTheWait(t *testing.T) {
 }
 
 func TestCallThatEndsItsGoroutineIsNoGoodAnswer(t *testing.T) {
-	var p probe.Probe
+	var p clock.Probe
 	ask := func(context.Context) error {
 		runtime.Goexit()
 		return nil
