@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -56,14 +57,10 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
 	for began := time.Now(); time.Since(began) <= c.config.Limits.Observation+tick; {
 		t.state.observe()
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, tick) {
 			return nil, ctx.Err()
-		case <-ticker.C:
 		}
 	}
 	if _, err := t.plans.flaws(ctx); err != nil {

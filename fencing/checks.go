@@ -19,6 +19,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -239,10 +240,7 @@ func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig
 func (c *checks) outlives(ctx context.Context, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Limits.LeaseSilence)
 	defer cancel()
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	var first string
-	for {
+	for first := ""; ; {
 		renewal, err := c.client.renewal(ctx, node)
 		switch {
 		case err != nil:
@@ -251,10 +249,8 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 		case renewal != "" && renewal != first:
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if !clock.Sleep(ctx, tick) {
 			return false
-		case <-ticker.C:
 		}
 	}
 }
@@ -336,13 +332,8 @@ func (c *checks) publish(ctx context.Context, n *corev1.Node, found readiness) e
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		err := c.tryToPublish(ctx, n.Name, found)
 		// The answer to a failed test of a patch is Invalid.
-		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) || !clock.Sleep(ctx, pause) {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
 		}
 	}
 }

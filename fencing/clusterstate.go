@@ -52,20 +52,6 @@ type waiting struct {
 // that.
 const patience = 30 * time.Second
 
-func newClusterState(
-	c *Config,
-	nodes *nodestate.Nodes,
-	nodeLister corelisters.NodeLister,
-	configMaps corelisters.ConfigMapLister,
-	tasks *tasks,
-) *clusterState {
-	return &clusterState{
-		config: c, nodes: nodes, nodeLister: nodeLister, configMaps: configMaps, tasks: tasks,
-		fences: map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{}, waiting: map[string]waiting{},
-		slots: map[string]bool{}, checked: map[string]error{},
-	}
-}
-
 // factsOf returns the facts of a node, and whether it exists.
 func (c *clusterState) factsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 	facts, ok := c.nodes.FactsOf(name, now)
@@ -416,23 +402,20 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 		return nil
 	}
 	failing := c.nodes.Failing(node, types.UID(facts.UID), now)
-	conditions := slices.SortedFunc(maps.Keys(failing), func(a, b nodestate.Condition) int {
-		if ready := (a.Type == corev1.NodeReady); ready != (b.Type == corev1.NodeReady) {
-			if ready {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(a.String(), b.String())
-	})
-	if len(conditions) == 0 {
+	if len(failing) == 0 {
 		return nil
 	}
-	first := conditions[0]
+	first := slices.MinFunc(slices.Collect(maps.Keys(failing)), func(a, b nodestate.Condition) int {
+		if ready := a.Type == corev1.NodeReady; ready == (b.Type == corev1.NodeReady) {
+			return cmp.Compare(a.String(), b.String())
+		} else if ready {
+			return -1
+		}
+		return 1
+	})
 	t := &v1alpha1.Trigger{
-		Type:   string(first.Type),
-		Status: string(first.Status),
-		Since:  metav1.NewTime(now.Add(-failing[first]).Round(0).Truncate(time.Second)),
+		Type: string(first.Type), Status: string(first.Status),
+		Since: metav1.NewTime(now.Add(-failing[first]).Round(0).Truncate(time.Second)),
 	}
 	if first.Type == corev1.NodeReady {
 		t.Status = string(cmp.Or(facts.Ready, policy.Unknown))

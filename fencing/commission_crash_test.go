@@ -83,12 +83,12 @@ var mutations = []mutation.Mutation{
 		New: "return false", Caught: "TestPlugThatIsOffWhileItsNodeWorksProvesNothing",
 	},
 	{
-		Name: "what another machine has proved will do", File: "seenon.go", Old: " || s.machine != machineOf(n)",
+		Name: "what another machine has proved will do", File: "readiness.go", Old: " || s.machine != machineOf(n)",
 		New:    "",
 		Caught: "TestPlugOfTheMachineThatWasReplacedProvesNothingToTheNextLeader",
 	},
 	{
-		Name: "what was on once stays so", File: "seenon.go", Old: "s.has(d) && !r.contradicts", New: "s.has(d)",
+		Name: "what was on once stays so", File: "readiness.go", Old: "s.has(d) && !r.contradicts", New: "s.has(d)",
 		Caught: "TestPlugThatWasOffWhileItsNodeWorkedProvesNothingToTheNextLeader",
 	},
 	{
@@ -105,7 +105,7 @@ var mutations = []mutation.Mutation{
 		New: "case false && last >= 0", Caught: "TestConfigurationThatWasGoodStaysSo",
 	},
 	{
-		Name: "who is about to be removed is forgotten", File: "blocked.go", Old: "		if lost {\n",
+		Name: "who is about to be removed is forgotten", File: "events.go", Old: "		if lost {\n",
 		New: "		if false && lost {\n", Caught: "TestNodeThatIsToBeRemovedAndStaysIsAnAlarm",
 	},
 	{
@@ -217,11 +217,11 @@ var mutations = []mutation.Mutation{
 		New: "f == nil && false", Caught: "TestSimulatedRateWithSlowWrites",
 	},
 	{
-		Name: "any proof will do", File: "commissionproof.go", Old: "p.UID != none.UID || p.Machine != none.Machine",
+		Name: "any proof will do", File: "commission.go", Old: "p.UID != none.UID || p.Machine != none.Machine",
 		New: "p.UID != none.UID", Caught: "TestOnlyCommissionedNodesAreFenced",
 	},
 	{
-		Name: "part of a level will do", File: "commissionproof.go",
+		Name: "part of a level will do", File: "commission.go",
 		Old: "return slices.ContainsFunc(p.Levels, func(l ProvedLevel) bool { return maps.Equal(l.Devices, devices) })",
 		New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices",
 	},

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -155,7 +156,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*term, error) 
 	if err != nil {
 		return nil, err
 	}
-	core := c.client.kube.CoreV1()
+	core, leases := c.client.kube.CoreV1(), c.client.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	allNodes := newInformer(c.client.kube, core.Nodes(), &corev1.Node{})
 	configMaps := newInformer(c.client.kube, core.ConfigMaps(c.config.Namespace), &corev1.ConfigMap{})
 	t := &term{
@@ -163,13 +164,13 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*term, error) 
 		tasks:   &tasks{fences: map[string]chan struct{}{}},
 		watches: kube.NewFailures(c.config.Logger, clock.System()),
 	}
-	t.state = newClusterState(
-		&c.config,
-		nodes,
-		corelisters.NewNodeLister(allNodes.GetIndexer()),
-		corelisters.NewConfigMapLister(configMaps.GetIndexer()),
-		t.tasks,
-	)
+	t.state = &clusterState{
+		config: &c.config, nodes: nodes, tasks: t.tasks,
+		nodeLister: corelisters.NewNodeLister(allNodes.GetIndexer()),
+		configMaps: corelisters.NewConfigMapLister(configMaps.GetIndexer()),
+		fences:     map[string]*v1alpha1.NodeFence{}, deleted: map[string]types.UID{},
+		waiting: map[string]waiting{}, slots: map[string]bool{}, checked: map[string]error{},
+	}
 	t.devices = newDevices(&c.config, c.client.kube, c.turns)
 	t.plans = newPlanCache(c.config, t.state, t.devices.secrets, t.tasks.begin, used)
 	t.dumps = &dumps{
@@ -193,11 +194,7 @@ func (c *Controller) begin(ctx context.Context, role *kube.Role) (*term, error) 
 		gone     func(object any)
 	}{
 		{allNodes, t.sawNode, t.nodeGone},
-		{
-			newInformer(c.client.kube, c.client.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease),
-				&coordinationv1.Lease{}),
-			t.sawLease, t.leaseGone,
-		},
+		{newInformer(c.client.kube, leases, &coordinationv1.Lease{}), t.sawLease, t.leaseGone},
 		{configMaps, func(any) {}, func(any) {}},
 		{newInformer(c.dynamic, c.client.fences, nodeFence), t.sawFence, t.fenceGone},
 	}

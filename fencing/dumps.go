@@ -76,11 +76,7 @@ func (d *dumps) listen(ctx context.Context, port Dumps) {
 		d.say(err)
 		d.mu.Unlock()
 		if err != nil {
-			pause := time.NewTimer(tick)
-			select {
-			case <-ctx.Done():
-			case <-pause.C:
-			}
+			clock.Sleep(ctx, tick)
 			continue
 		}
 		if before != nil {

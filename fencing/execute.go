@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -97,34 +96,20 @@ func (f *fence) write(ctx context.Context, step statemachine.Write) error {
 // announce reports a written status by log, hooks and Events.
 func (f *fence) announce(before v1alpha1.Status, now *v1alpha1.NodeFence, reason statemachine.Reason) {
 	s := &now.Status
-	f.log.Info(
-		"fence transition",
-		zap.String("transition", string(reason)),
-		zap.String("phase", string(s.Phase)),
-		zap.Int64("incident", s.Incident),
-	)
+	f.log.Info("fence transition", zap.String("transition", string(reason)), zap.String("phase", string(s.Phase)),
+		zap.Int64("incident", s.Incident))
 	hooks := f.config.Hooks
 	if hooks.OnTransition != nil {
 		hooks.OnTransition(now, string(reason))
 	}
-	if s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
-		if hooks.OnBlocked != nil {
-			hooks.OnBlocked(f.node, *s.Hold)
-		}
+	if hooks.OnBlocked != nil && s.Hold != nil && (before.Hold == nil || before.Hold.Reason != s.Hold.Reason) {
+		hooks.OnBlocked(f.node, *s.Hold)
 	}
 	f.reportBlocked()
 	if reason == statemachine.DumpSeen {
-		f.config.event(
-			now,
-			corev1.EventTypeNormal,
-			string(reason),
-			"Release",
+		f.config.event(now, corev1.EventTypeNormal, string(reason), "Release",
 			"incident %d of node %s: its kernel writes a dump: its pods are released, and its power stays on until "+
-				"that has ended, for %v at most",
-			s.Incident,
-			f.node,
-			f.plan.KdumpTimeout,
-		)
+				"that has ended, for %v at most", s.Incident, f.node, f.plan.KdumpTimeout)
 	}
 	if before.Phase == s.Phase {
 		return
@@ -330,12 +315,8 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 
 // cluster returns the node for changes by this incident.
 func (f *fence) cluster() (*cluster.Node, error) {
-	return cluster.New(
-		f.client.kube,
-		cluster.Config{
-			Name: f.node, UID: f.record.Status.NodeUID, Incident: f.record.Status.Incident, Seen: f.seen,
-		},
-	)
+	s := &f.record.Status
+	return cluster.New(f.client.kube, cluster.Config{Name: f.node, UID: s.NodeUID, Incident: s.Incident, Seen: f.seen})
 }
 
 // errNotLeader means that this process has lost the leadership.
@@ -487,6 +468,3 @@ func (f *fence) shownReady() bool {
 func (f *fence) evicted(pod *corev1.Pod) {
 	f.config.event(f.record, corev1.EventTypeNormal, "PodEvicted", "Evict", "pod %s/%s", pod.Namespace, pod.Name)
 }
-
-// before returns the number of the previous incident.
-func before(incident int64) string { return strconv.FormatInt(incident-1, 10) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -239,7 +240,9 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	default:
 		d = f.state.decideStart(target, storage)
 	}
-	f.reportDecision(d)
+	if hook := f.config.Hooks.OnDecision; hook != nil {
+		hook(f.node, d)
+	}
 	if d.Verdict == policy.Allow {
 		return step
 	}
@@ -281,7 +284,9 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
 		Switched:     touched(f.record) && fenceState(f.record) != policy.FenceBooting,
 		WithoutPower: len(in.Plan.Levels) == 0,
-		Restarted:    f.restarted(), Repeating: s.Hold != nil && s.Hold.Reason == policy.ReasonRepeats,
+		// An admin has started this incident.
+		Restarted: f.record.Annotations[v1alpha1.AnnotationRestart] == strconv.FormatInt(s.Incident-1, 10),
+		Repeating: s.Hold != nil && s.Hold.Reason == policy.ReasonRepeats,
 	}
 	for _, level := range in.Plan.Levels {
 		target.Devices += len(level)
@@ -293,17 +298,6 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 		target.Trigger = s.Triggers[0].Type
 	}
 	return target, true
-}
-
-// restarted reports whether an admin has started this incident.
-func (f *fence) restarted() bool {
-	return f.record.Annotations[v1alpha1.AnnotationRestart] == before(f.record.Status.Incident)
-}
-
-func (f *fence) reportDecision(d policy.Decision) {
-	if hook := f.config.Hooks.OnDecision; hook != nil {
-		hook(f.node, d)
-	}
 }
 
 // pause waits for d or until something has changed.
@@ -325,16 +319,6 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 		return true
 	}
 	return false
-}
-
-// found converts a node for the state machine.
-func found(n *corev1.Node, lease string, failing bool) statemachine.Node {
-	node := statemachine.Node{
-		UID: n.UID, Ready: ready(n), Failing: failing, Renewal: lease, BootID: n.Status.NodeInfo.BootID,
-		ProviderID:   n.Spec.ProviderID,
-		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
-	}
-	return node
 }
 
 func ready(n *corev1.Node) bool {
@@ -369,11 +353,8 @@ func (f *fence) look(ctx context.Context) error {
 		return nil
 	}
 	before := f.record.Status
-	f.memory = f.memory.After(
-		&before,
-		statemachine.Look{},
-		statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node},
-	)
+	f.memory = f.memory.After(&before, statemachine.Look{},
+		statemachine.Outcome{Began: began, Ended: f.clock.Now(), Node: node})
 	return nil
 }
 
@@ -392,7 +373,10 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 	}
 	f.seen = n
 	f.state.nodes.Node(n, time.Now())
-	node := found(n, renewal, f.state.failing(n, f.record))
-	node.Leaving = n.DeletionTimestamp != nil || f.state.leaving(n)
-	return node, nil
+	return statemachine.Node{
+		UID: n.UID, Ready: ready(n), Failing: f.state.failing(n, f.record), Renewal: renewal,
+		Leaving: n.DeletionTimestamp != nil || f.state.leaving(n),
+		BootID:  n.Status.NodeInfo.BootID, ProviderID: n.Spec.ProviderID,
+		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
+	}, nil
 }
