@@ -1,16 +1,20 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -115,21 +119,13 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	slices.SortFunc(c.Addresses, netip.Addr.Compare)
-	for i := range c.Ports {
-		if c.Ports[i].Protocol == "" {
-			c.Ports[i].Protocol = corev1.ProtocolTCP
-		}
+	for i, p := range c.Ports {
+		c.Ports[i].Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
 	}
 	slices.SortFunc(c.Ports, Port.compare)
-	if c.Interval == 0 {
-		c.Interval = defaultInterval
-	}
-	if c.ExpireAfter == 0 {
-		c.ExpireAfter = defaultExpireAfter
-	}
-	if c.WithdrawTimeout == 0 {
-		c.WithdrawTimeout = defaultWithdrawTimeout
-	}
+	c.Interval = cmp.Or(c.Interval, defaultInterval)
+	c.ExpireAfter = cmp.Or(c.ExpireAfter, defaultExpireAfter)
+	c.WithdrawTimeout = cmp.Or(c.WithdrawTimeout, defaultWithdrawTimeout)
 	if c.Store == nil {
 		c.Store = ConfigMapStore{}
 	}
@@ -218,4 +214,78 @@ func (c Config) endpoints() []Endpoint {
 
 func (c Config) service() types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Service}
+}
+
+// ClientConfig returns a copy of config for the client of a [Reconciler]: with its own connection and
+// without a rate limit.
+//
+// Copies of one config share one HTTP/2 connection: heartbeats would wait behind other traffic, and the
+// rate limiter of a shared client would delay them too. A Reconciler needs no limit, because it paces
+// itself. A custom config.Transport or Dial is kept, and must ensure the same.
+func ClientConfig(config *rest.Config) *rest.Config { return kube.ClientConfig(config) }
+
+// warnOfRateLimit warns if the client has a rate limit.
+func warnOfRateLimit(client kubernetes.Interface, log *zap.Logger) {
+	api := client.CoreV1().RESTClient()
+	if api == nil || api.GetRateLimiter() == nil {
+		return
+	}
+	if qps := api.GetRateLimiter().QPS(); qps > 0 {
+		log.Warn("the client of the instance has a rate limit: heartbeats wait behind other requests of that client; "+
+			"make it from ClientConfig", zap.Float32("qps", qps))
+	}
+}
+
+// rights are those that an instance needs. Those of one resource follow one another.
+func (c Config) rights() []kube.Right {
+	all := slices.Concat(kube.RightsOn(serviceKind.resource, c.Namespace, c.Service, "get"),
+		kube.RightsOn(sliceKind.resource, c.Namespace, "", "list", "get", "create", "update", "delete"))
+	if c.PublishEndpoints {
+		all = append(all, kube.RightsOn(endpointsKind.resource, c.Namespace, c.Service, "get", "create", "update")...)
+	}
+	all = append(all, c.Store.rights()...)
+	if c.Settings != "" {
+		all = append(all, kube.RightsOn(configMapKind.resource, c.Namespace, c.Settings, "get")...)
+	}
+	if c.Events != nil {
+		all = append(all, kube.EventRights(c.Namespace)...)
+	}
+	return all
+}
+
+// missingPorts returns an error if the Service lacks ports of this instance. Clients find a port by
+// its name and protocol, which both must share.
+func (c Config) missingPorts(s *corev1.Service) error {
+	var served, missing []string
+	for _, p := range s.Spec.Ports {
+		served = append(served, fmt.Sprintf("%q of %s", p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP)))
+	}
+	for _, p := range c.Ports {
+		if name := fmt.Sprintf("%q of %s", p.Name, p.Protocol); !slices.Contains(served, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 || len(served) == 0 { // a headless Service may have no ports
+		return nil
+	}
+	return fmt.Errorf("endpoints: Service %v has no port %s: add it to spec.ports, or rename it in Config.Ports "+
+		"(the Service has %s)", c.service(), strings.Join(missing, ", "), strings.Join(served, ", "))
+}
+
+// missingFamilies returns an error if the Service lacks the family of an address of this instance, because
+// then no node routes to it. Clients of a headless Service find all addresses in DNS.
+func (c Config) missingFamilies(s *corev1.Service) error {
+	has := s.Spec.IPFamilies
+	var missing []string
+	for _, a := range c.Addresses {
+		if !slices.Contains(has, corev1.IPFamily(Endpoint{Address: a}.family())) {
+			missing = append(missing, a.String())
+		}
+	}
+	if len(missing) == 0 || len(has) == 0 || s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return nil
+	}
+	return fmt.Errorf("endpoints: Service %v has no address of the family of %s: set spec.ipFamilyPolicy or "+
+		"spec.ipFamilies, or change Config.Addresses (the Service has %v)", c.service(),
+		strings.Join(missing, ", "), has)
 }

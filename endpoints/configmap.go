@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -82,8 +83,8 @@ func (c ConfigMapStore) problems(config Config) []error {
 
 func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
 	s := &configMap{
-		client: client, name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
-		endpoints: map[string]Endpoint{},
+		client: client.CoreV1().ConfigMaps(c.Namespace), endpoints: map[string]Endpoint{},
+		name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
 	}
 	for _, e := range config.endpoints() {
 		s.endpoints[entryKey(e.Address, e.Port.Number)] = e
@@ -92,27 +93,30 @@ func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
 	return s
 }
 
+func (c ConfigMapStore) rights() []kube.Right {
+	return kube.RightsOn(configMapKind.resource, c.Namespace, c.Name, "get", "patch", "create")
+}
+
 // configMap is an open ConfigMapStore.
 type configMap struct {
-	client    kubernetes.Interface
+	client    typedcorev1.ConfigMapInterface
 	name      types.NamespacedName
 	keys      []string // of this instance, sorted
 	endpoints map[string]Endpoint
-	born      time.Time // creation timestamp that this process writes; zero before its first write
 }
 
 func (s *configMap) own() []string { return s.keys }
 
-func (s *configMap) String() string { return "ConfigMap " + s.name.String() }
+func (s *configMap) resolution() time.Duration { return time.Second }
 
 func (s *configMap) read(ctx context.Context) (snapshot, error) {
-	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Get(ctx, s.name.Name, metav1.GetOptions{})
+	m, err := s.client.Get(ctx, s.name.Name, metav1.GetOptions{})
 	err = kube.Named(m, s.name.Name, err)
 	switch {
-	case configMaps.absent(err, s.name.Name):
+	case configMapKind.absent(err, s.name):
 		return snapshot{}, nil
 	case err != nil:
-		return snapshot{}, configMaps.failed(ctx, "get", s.name, err)
+		return snapshot{}, configMapKind.failed(ctx, "get", s.name, err)
 	}
 	return snapshotOf(m), nil
 }
@@ -135,52 +139,22 @@ func snapshotOf(m *corev1.ConfigMap) snapshot {
 // that arrives after their removal does not restore them. It does not depend on the resourceVersion
 // and thus never conflicts with heartbeats of other instances.
 func (s *configMap) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
-	data, born := map[string]string{}, s.born
-	if born.IsZero() {
-		born = s.newCreation(old, h.wall)
-	}
+	data := map[string]string{}
 	for _, key := range s.keys {
-		data[key] = renewed(old.entries[key], s.endpoints[key], born, h)
+		data[key] = renewed(old.entries[key], s.endpoints[key], h)
 	}
 	if err := s.fits(old, data); err != nil {
 		return snapshot{}, err
 	}
-	if old.incarnation == "" {
-		return s.create(ctx, data, born)
+	if old.incarnation != "" {
+		return s.patch(ctx, old, data)
 	}
-	next, err := s.patch(ctx, "refresh this instance's entry in", old, data)
-	if err == nil {
-		s.born = born
-	}
-	return next, err
-}
-
-// newCreation returns a creation timestamp that no earlier process with the same address and port
-// has had.
-func (s *configMap) newCreation(old snapshot, wall time.Time) time.Time {
-	var last time.Time
-	for _, key := range s.keys {
-		if created := old.entries[key].created; created.After(last) {
-			last = created
-		}
-	}
-	return nextTimestamp(wall, last, time.Second)
-}
-
-func (s *configMap) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
-
-func (s *configMap) create(ctx context.Context, data map[string]string, born time.Time) (snapshot, error) {
-	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Create(ctx, &corev1.ConfigMap{
+	m, err := s.client.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}, Data: data,
 	}, metav1.CreateOptions{})
-	err = kube.Named(m, s.name.Name, err)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return snapshot{}, fmt.Errorf("endpoints: create %v: %w", s, errConflict)
-	case err != nil:
-		return snapshot{}, configMaps.failed(ctx, "create", s.name, err)
+	if err = kube.Named(m, s.name.Name, err); err != nil {
+		return snapshot{}, configMapKind.failed(ctx, "create", s.name, err)
 	}
-	s.born = born
 	return snapshotOf(m), nil
 }
 
@@ -198,7 +172,7 @@ func (s *configMap) remove(ctx context.Context, old snapshot, keys []string) (ne
 			data[key] = ""
 		}
 		// from old, not from next, which may contain later heartbeats
-		after, err := s.patch(ctx, "remove an entry from", old, data)
+		after, err := s.patch(ctx, old, data)
 		if err != nil {
 			return next, removed, err
 		}
@@ -216,7 +190,7 @@ type operation struct {
 
 // patch sets these keys, or removes those with an empty value, if they are as they were read. The
 // API server applies all of that or nothing, while other keys may change.
-func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data map[string]string) (snapshot, error) {
+func (s *configMap) patch(ctx context.Context, old snapshot, data map[string]string) (snapshot, error) {
 	var patch []operation
 	if len(old.entries) == 0 { // there may be no data to add to
 		if old.version != "" {
@@ -241,20 +215,21 @@ func (s *configMap) patch(ctx context.Context, deed string, old snapshot, data m
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w", deed, s, err)
+		return snapshot{}, fmt.Errorf("endpoints: patch ConfigMap %v: %w", s.name, err)
 	}
-	m, err := s.client.CoreV1().ConfigMaps(s.name.Namespace).Patch(ctx, s.name.Name, types.JSONPatchType, body,
-		metav1.PatchOptions{})
+	m, err := s.client.Patch(ctx, s.name.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 	err = kube.Named(m, s.name.Name, err)
 	switch {
+	case err == nil:
+		return snapshotOf(m), nil
 	case tooLarge(err):
-		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, ErrFull, err)
-	case configMaps.absent(err, s.name.Name), apierrors.IsConflict(err), apierrors.IsInvalid(err):
-		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", deed, s, errConflict, err)
-	case err != nil:
-		return snapshot{}, configMaps.failed(ctx, "patch", s.name, err)
+		err = fmt.Errorf("endpoints: refresh this instance's entry in ConfigMap %v: %w: %w", s.name, ErrFull, err)
+	case apierrors.IsInvalid(err): // a test has failed
+		err = fmt.Errorf("endpoints: patch ConfigMap %v: %w: %w", s.name, errConflict, err)
+	default:
+		err = configMapKind.failed(ctx, "patch", s.name, err)
 	}
-	return snapshotOf(m), nil
+	return snapshot{}, err
 }
 
 // tooLarge reports whether the API server refused an object for its size.
@@ -286,9 +261,99 @@ func (s *configMap) fits(old snapshot, data map[string]string) error {
 		}
 	}
 	if grown > 0 && size+grown > maxConfigMap {
-		return fmt.Errorf("endpoints: enter %s into %v: %w: it has %d bytes in %d entries, of at most %d: remove "+
-			"what does not belong there, or use a LeaseStore",
-			strings.Join(s.keys, ", "), s, ErrFull, size, len(old.entries), maxConfigMap)
+		return fmt.Errorf("endpoints: enter %s into ConfigMap %v: %w: it has %d bytes in %d entries, of at most %d: "+
+			"remove what does not belong there, or use a LeaseStore",
+			strings.Join(s.keys, ", "), s.name, ErrFull, size, len(old.entries), maxConfigMap)
 	}
 	return nil
+}
+
+// value holds the fields of a [ConfigMapStore] entry that this package reads.
+type value struct {
+	Port
+	CreationTimestamp metav1.Time `json:"creationTimestamp"`
+	UpdateTimestamp   metav1.Time `json:"updateTimestamp"`
+	Incarnation       *author     `json:"incarnation,omitempty"`
+}
+
+// author is the incarnation that wrote an entry, with the creation timestamp that it wrote.
+// Versions without this field keep it when they overwrite an entry, but write another timestamp.
+type author struct {
+	Name              string      `json:"name"`
+	CreationTimestamp metav1.Time `json:"creationTimestamp"`
+}
+
+// incarnation returns the incarnation of the process that wrote the entry, or "" if it gave none.
+func (v value) incarnation() string {
+	if v.Incarnation == nil || !v.Incarnation.CreationTimestamp.Equal(&v.CreationTimestamp) {
+		return ""
+	}
+	return v.Incarnation.Name
+}
+
+// fields are the names of the fields that this package writes.
+var fields = []string{"name", "port", "protocol", "appProtocol", "creationTimestamp", "updateTimestamp", "incarnation"}
+
+// parseEntry parses the value of a key. A malformed entry has a problem and no endpoint.
+func parseEntry(key, text string) entry {
+	e := entry{mark: text, raw: text}
+	address, port, err := parseEntryKey(key)
+	if err != nil {
+		e.problem = err
+		return e
+	}
+	var v value
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		e.problem = err
+		return e
+	}
+	e.created, e.incarnation = v.CreationTimestamp.Time, v.incarnation()
+	if v.Protocol == "" {
+		v.Protocol = corev1.ProtocolTCP
+	}
+	endpoint := Endpoint{address, v.Port}
+	switch e.problem = endpoint.problem(); {
+	case e.problem != nil:
+	case v.Number != port:
+		e.problem = fmt.Errorf("port is %d, not %d as in the key", v.Number, port)
+	case v.UpdateTimestamp.IsZero():
+		e.problem = errors.New("updateTimestamp is missing")
+	default:
+		e.endpoints = []Endpoint{endpoint}
+	}
+	return e
+}
+
+// renewed returns the next value of one of this instance's entries. It keeps unknown fields.
+func renewed(old entry, endpoint Endpoint, h heartbeat) string {
+	all := map[string]json.RawMessage{}
+	var before value
+	if text, ok := old.raw.(string); ok {
+		if json.Unmarshal([]byte(text), &all) != nil || all == nil {
+			all = map[string]json.RawMessage{} // not an entry: overwrite it
+		}
+		_ = json.Unmarshal([]byte(text), &before) // best effort: the entry may be malformed
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		return slices.ContainsFunc(fields, func(ours string) bool { return strings.EqualFold(name, ours) })
+	})
+	next := value{
+		Port:              endpoint.Port,
+		CreationTimestamp: metav1.NewTime(latestCreation(h.born, before.CreationTimestamp.Time).UTC()),
+		UpdateTimestamp:   metav1.NewTime(nextTimestamp(h.wall, before.UpdateTimestamp.Time, time.Second)),
+	}
+	if h.incarnation != "" {
+		next.Incarnation = &author{h.incarnation, next.CreationTimestamp}
+	}
+	text, err := json.Marshal(next)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err == nil {
+		text, err = json.Marshal(all)
+	}
+	if err != nil {
+		panic(err) // cannot fail: strings, numbers and times of this century
+	}
+	return string(text)
 }

@@ -16,13 +16,13 @@ import (
 // Port is a port that an instance serves.
 type Port struct {
 	// Name of the Service's port: a DNS-1123 label, or empty if the Service has only one port.
-	Name string
+	Name string `json:"name,omitempty"`
 	// Number that the instance listens on, from 1 to 65535.
-	Number int32
+	Number int32 `json:"port"`
 	// Protocol is TCP, UDP or SCTP. Default: TCP.
-	Protocol corev1.Protocol
+	Protocol corev1.Protocol `json:"protocol"`
 	// AppProtocol is a hint for clients, such as "kubernetes.io/h2c". Optional.
-	AppProtocol string
+	AppProtocol string `json:"appProtocol,omitempty"`
 }
 
 // Endpoint is an address and a port under which an instance can be reached.
@@ -44,12 +44,15 @@ func (e Endpoint) String() string {
 	return netip.AddrPortFrom(e.Address, uint16(e.Port.Number)).String()
 }
 
-// among reports whether an element of all has the same address, port number and protocol, which two
-// instances cannot both serve, whatever name they give it.
+// destination returns where clients of the Service connect to: e without what only names it.
+func (e Endpoint) destination() Endpoint {
+	return Endpoint{e.Address, Port{Number: e.Port.Number, Protocol: e.Port.Protocol}}
+}
+
+// among reports whether an element of all has the same destination, which two instances cannot both
+// serve, whatever name they give it.
 func (e Endpoint) among(all []Endpoint) bool {
-	return slices.ContainsFunc(all, func(o Endpoint) bool {
-		return e.Address == o.Address && e.Port.Number == o.Port.Number && e.Port.Protocol == o.Port.Protocol
-	})
+	return slices.ContainsFunc(all, func(o Endpoint) bool { return e.destination() == o.destination() })
 }
 
 // compare orders endpoints by family, address and port.
@@ -65,8 +68,7 @@ func (p Port) compare(o Port) int {
 // entryKey returns the key of an address and port in a [ConfigMapStore]: ip-<address>-<port>, with
 // - for each . and : of the address. It is unambiguous for the addresses that Config accepts.
 func entryKey(address netip.Addr, port int32) string {
-	return "ip-" + strings.NewReplacer(".", "-", ":",
-		"-").Replace(address.Unmap().String()) + "-" + strconv.Itoa(int(port))
+	return fmt.Sprintf("ip-%s-%d", strings.NewReplacer(".", "-", ":", "-").Replace(address.Unmap().String()), port)
 }
 
 // errKey is returned for a key that [entryKey] cannot return.
@@ -143,4 +145,13 @@ func (e Endpoint) problem() error {
 		return fmt.Errorf("port: %s", problems[0])
 	}
 	return nil
+}
+
+// list joins endpoints for a reader.
+func list(all []Endpoint) string {
+	var texts []string
+	for _, e := range all {
+		texts = append(texts, e.String())
+	}
+	return strings.Join(texts, ", ")
 }

@@ -98,52 +98,58 @@ func TestWhatIsWanted(t *testing.T) {
 		},
 	} {
 		t.Run(e.name, func(t *testing.T) {
-			x := expiry{interval: 10 * time.Second}
+			x := newExpiry()
+			x.keys, x.endpoints, x.expireAfter = []string{"1"}, own, cmp.Or(e.expire, time.Minute)
 			if e.before != nil {
-				x.observe(holding("old", e.before), []string{"1"}, at(0))
+				x.begin(holding("old", e.before), nil, false, at(0)).finish()
 			}
 			incarnation := "old"
 			if e.lost {
 				incarnation = "new"
 			}
-			s := holding(incarnation, e.now)
-			x.observe(s, []string{"1"}, at(e.at))
-			got, ok := x.wanted(s, e.published, own, e.leaving, cmp.Or(e.expire, time.Minute), at(e.at))
+			got, ok := x.begin(holding(incarnation, e.now), e.published, e.leaving, at(e.at)).wanted()
 			assert.Equal(t, e.ok, ok)
 			assert.Equal(t, e.want, got)
 		})
 	}
 }
 
+// newExpiry returns an expiry that no round is too late for.
+func newExpiry() *expiry {
+	return &expiry{maxInterval: 10 * time.Second, interval: time.Hour, expireAfter: time.Minute}
+}
+
 func TestWhatHasExpired(t *testing.T) {
-	x := expiry{interval: 10 * time.Second, canJudge: true}
+	x := newExpiry()
 	s := holding("s", map[int]string{1: "a", 2: "b", 3: "c"})
 	malformed := s.entries["3"]
 	malformed.problem = errors.New("malformed")
 	s.entries["3"] = malformed
-	x.observe(s, nil, at(0))
-	x.observe(s, nil, at(59))
-	assert.Empty(t, x.expired(s, time.Minute, at(59)))
+	// round returns what has expired in a round that reads s.
+	round := func(seconds int, expireAfter time.Duration) []string {
+		x.expireAfter = expireAfter
+		v := x.begin(s, nil, false, at(seconds))
+		v.finish()
+		return v.expired()
+	}
+	assert.Empty(t, round(0, time.Minute))
+	assert.Empty(t, round(59, time.Minute))
 	s.entries["2"] = entry{endpoints: []Endpoint{numbered(2)}, mark: "later"}
-	x.observe(s, nil, at(60))
-	assert.Equal(t, []string{"1"}, x.expired(s, time.Minute, at(60)),
-		"neither who was refreshed, nor what is malformed")
-	assert.Empty(t, x.expired(s, 5*time.Second, at(89))[1:], "2 is waited for three of its intervals")
-	assert.Equal(t, []string{"1", "2"}, x.expired(s, 5*time.Second, at(90)))
+	assert.Equal(t, []string{"1"}, round(60, time.Minute), "neither who was refreshed, nor what is malformed")
+	assert.Equal(t, []string{"1"}, round(89, 5*time.Second), "2 is waited for three of its intervals")
+	assert.Equal(t, []string{"1", "2"}, round(90, 5*time.Second))
 
-	x.finishRound(at(60), true)
-	x.startRound(at(80), 20*time.Second)
-	assert.Equal(t, 80*time.Second, x.age("1", at(80)), "it was not away for longer than that")
-	x.startRound(at(81), 20*time.Second)
-	assert.Zero(t, x.age("1", at(81)))
+	x.interval = 10 * time.Second
+	assert.Equal(t, []string{"1", "2"}, round(110, time.Minute/2), "it was not away for longer than that")
+	assert.Empty(t, round(131, time.Minute/2), "all waiting begins again")
 }
 
 func TestMemoryDoesNotGrow(t *testing.T) {
-	x := expiry{interval: 10 * time.Second}
+	x := newExpiry()
 	for n := range 200 {
-		s := holding("s", map[int]string{n: "a"})
-		x.observe(s, nil, at(n))
-		x.forget(s, []Endpoint{numbered(n)})
+		v := x.begin(holding("s", map[int]string{n: "a"}), []Endpoint{numbered(n)}, false, at(n))
+		v.wanted()
+		v.finish()
 	}
 	assert.Len(t, x.known, 1)
 	assert.Len(t, x.observations, 1)
@@ -151,9 +157,9 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 
 // An empty mark must not be mistaken for a missing entry.
 func TestEmptyEntryIsAsOldAsItIs(t *testing.T) {
-	x := expiry{interval: 10 * time.Second}
+	x := newExpiry()
 	s := holding("s", map[int]string{1: ""})
-	x.observe(s, nil, at(100))
-	x.observe(s, nil, at(110))
-	assert.Equal(t, 10*time.Second, x.age("1", at(110)))
+	x.begin(s, nil, false, at(100)).finish()
+	v := x.begin(s, nil, false, at(110))
+	assert.Equal(t, 10*time.Second, v.status("1", s.entries["1"], at(110)).Unchanged)
 }

@@ -74,10 +74,10 @@ func (i *incarnation) proved() string {
 
 // predecessors returns the keys of entries that earlier processes wrote while they had the name
 // that this process has now, sorted, without this instance's own keys.
-func (i *incarnation) predecessors(s snapshot, own []string) []string {
+func (i *incarnation) predecessors(entries map[string]entry, own []string) []string {
 	var keys []string
 	if name := i.proved(); name != "" {
-		for key, e := range s.entries {
+		for key, e := range entries {
 			if e.incarnation == name && e.problem == nil && !slices.Contains(own, key) {
 				keys = append(keys, key)
 			}

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -66,81 +66,82 @@ func (l LeaseStore) problems(Config) []error {
 
 func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
 	first := config.endpoints()[0]
-	r := registration{}
+	r := registration{Ports: config.Ports}
 	for _, a := range config.Addresses {
 		r.Addresses = append(r.Addresses, a.String())
 	}
-	for _, p := range config.Ports {
-		r.Ports = append(r.Ports, registeredPort{p.Name, p.Number, p.Protocol, p.AppProtocol})
-	}
 	return &leases{
-		client: client, namespace: l.Namespace, service: config.service(), registration: r,
+		client: client.CoordinationV1().Leases(l.Namespace), registration: r,
+		service:  types.NamespacedName{Namespace: l.Namespace, Name: config.Service},
+		labels:   labels.Set{serviceLabel: config.Service, namespaceLabel: config.Namespace},
 		name:     config.Namespace + "." + config.Service + "." + entryKey(first.Address, first.Port.Number),
 		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
 }
 
+func (l LeaseStore) rights() []kube.Right {
+	return kube.RightsOn(leaseKind.resource, l.Namespace, "", "list", "get", "create", "update", "delete")
+}
+
 // registration is the value of endpointsAnnotation.
 type registration struct {
-	Addresses []string         `json:"addresses"`
-	Ports     []registeredPort `json:"ports"`
+	Addresses []string `json:"addresses"`
+	Ports     []Port   `json:"ports"`
 	// Incarnation of the process that wrote it.
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// text returns the registration as written by a process with this incarnation.
-func (r registration) text(incarnation string) string {
-	r.Incarnation = incarnation
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(err) // cannot fail: strings and numbers
+// endpoints returns the instance's endpoints, or why it has none.
+func (r registration) endpoints() ([]Endpoint, error) {
+	var all []Endpoint
+	for _, text := range r.Addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range r.Ports {
+			if err := (Endpoint{address, p}).problem(); err != nil {
+				return nil, err
+			}
+			all = append(all, Endpoint{address, p})
+		}
 	}
-	return string(text)
-}
-
-type registeredPort struct {
-	Name        string          `json:"name,omitempty"`
-	Port        int32           `json:"port"`
-	Protocol    corev1.Protocol `json:"protocol"`
-	AppProtocol string          `json:"appProtocol,omitempty"`
+	if len(all) == 0 {
+		return nil, errors.New("it has no address, or no port")
+	}
+	return all, nil
 }
 
 // leases is an open LeaseStore.
 type leases struct {
-	client       kubernetes.Interface
-	namespace    string // of the Leases
-	service      types.NamespacedName
-	name         string // of this instance's Lease
+	client       typedcoordinationv1.LeaseInterface
+	service      types.NamespacedName // its name, in the namespace of the Leases
+	labels       labels.Set           // of the Service's Leases
+	name         string               // of this instance's Lease
 	registration registration
 	duration     int32
-	born         time.Time // acquire time that this process writes; zero before its first write
 }
 
 func (s *leases) own() []string { return []string{s.name} }
 
-func (s *leases) String() string { return "Lease " + s.at(s.name).String() }
+func (s *leases) resolution() time.Duration { return time.Microsecond }
 
 func (s *leases) at(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: s.namespace, Name: name}
-}
-
-// labels returns the labels of the Service's Leases.
-func (s *leases) labels() labels.Set {
-	return labels.Set{serviceLabel: s.service.Name, namespaceLabel: s.service.Namespace}
+	return types.NamespacedName{Namespace: s.service.Namespace, Name: name}
 }
 
 // ours reports whether a Lease belongs to an instance of the Service.
 func (s *leases) ours(l *coordinationv1.Lease) bool {
-	return l.Labels[serviceLabel] == s.service.Name && l.Labels[namespaceLabel] == s.service.Namespace
+	return s.labels.AsSelector().Matches(labels.Set(l.Labels))
 }
 
 func (s *leases) read(ctx context.Context) (snapshot, error) {
-	all := snapshot{incarnation: s.namespace, entries: map[string]entry{}}
-	options := metav1.ListOptions{LabelSelector: s.labels().String(), Limit: leasePage}
+	all := snapshot{incarnation: s.service.Namespace, entries: map[string]entry{}}
+	options := metav1.ListOptions{LabelSelector: s.labels.String(), Limit: leasePage}
 	for {
-		page, err := s.client.CoordinationV1().Leases(s.namespace).List(ctx, options)
+		page, err := s.client.List(ctx, options)
 		if err = kube.Versioned(page, err); err != nil {
-			return snapshot{}, leaseKind.failed(ctx, "list", s.at(s.service.Name), err)
+			return snapshot{}, leaseKind.failed(ctx, "list", s.service, err)
 		}
 		for i := range page.Items {
 			if l := &page.Items[i]; s.ours(l) { // fake clientsets may not select
@@ -161,32 +162,17 @@ func entryOf(l *coordinationv1.Lease) entry {
 		created: ptr.Deref(l.Spec.AcquireTime, metav1.MicroTime{}).Time, raw: l, deleted: l.DeletionTimestamp != nil,
 	}
 	var r registration
-	if err := json.Unmarshal([]byte(l.Annotations[endpointsAnnotation]), &r); err != nil {
-		e.problem = fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
-		return e
-	}
-	if renewed.IsZero() {
+	err := json.Unmarshal([]byte(l.Annotations[endpointsAnnotation]), &r)
+	if err == nil && renewed.IsZero() {
 		e.problem = errors.New("spec.renewTime is missing")
 		return e
 	}
-	for _, text := range r.Addresses {
-		address, err := netip.ParseAddr(text)
-		if err != nil {
-			e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
-			return e
-		}
-		for _, p := range r.Ports {
-			endpoint := Endpoint{address, Port{p.Name, p.Port, p.Protocol, p.AppProtocol}}
-			if err := endpoint.problem(); err != nil {
-				e.endpoints, e.problem = nil, fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
-				return e
-			}
-			e.endpoints = append(e.endpoints, endpoint)
-		}
+	if err == nil {
+		e.incarnation = r.Incarnation
+		e.endpoints, err = r.endpoints()
 	}
-	e.incarnation = r.Incarnation
-	if len(e.endpoints) == 0 {
-		e.problem = fmt.Errorf("annotation %s has no address, or no port", endpointsAnnotation)
+	if err != nil {
+		e.problem = fmt.Errorf("annotation %s: %w", endpointsAnnotation, err)
 	}
 	return e
 }
@@ -195,43 +181,39 @@ func entryOf(l *coordinationv1.Lease) entry {
 // after its removal does not restore it.
 func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapshot, error) {
 	standing, exists := old.entries[s.name]
-	born := s.born
-	if born.IsZero() {
-		born = nextTimestamp(h.wall, standing.created, time.Microsecond)
-	}
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name}}
-	var last time.Time
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: s.service.Namespace, Name: s.name}}
 	if exists {
 		l = standing.raw.(*coordinationv1.Lease).DeepCopy()
-		last = ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time
 	}
-	for key, value := range s.labels() {
+	for key, value := range s.labels {
 		metav1.SetMetaDataLabel(&l.ObjectMeta, key, value)
 	}
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, endpointsAnnotation, s.registration.text(h.incarnation))
+	r := s.registration
+	r.Incarnation = h.incarnation
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // cannot fail: strings and numbers
+	}
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, endpointsAnnotation, string(text))
+	last := ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &s.name, LeaseDurationSeconds: &s.duration,
-		AcquireTime: ptr.To(metav1.NewMicroTime(latestCreation(born, standing.created))),
+		AcquireTime: ptr.To(metav1.NewMicroTime(latestCreation(h.born, standing.created))),
 		RenewTime:   ptr.To(metav1.NewMicroTime(nextTimestamp(h.wall, last, time.Microsecond))),
 	}
-	var err error
-	verb, api := "create", s.client.CoordinationV1().Leases(s.namespace)
+	verb := "create"
 	if exists {
 		verb = "update"
-		l, err = api.Update(ctx, l, metav1.UpdateOptions{})
+		l, err = s.client.Update(ctx, l, metav1.UpdateOptions{})
 	} else {
-		l, err = api.Create(ctx, l, metav1.CreateOptions{})
+		l, err = s.client.Create(ctx, l, metav1.CreateOptions{})
 	}
-	err = kube.Named(l, s.name, err)
-	switch {
+	switch err = kube.Named(l, s.name, err); {
 	case apierrors.IsAlreadyExists(err):
 		return snapshot{}, s.explainExisting(ctx)
-	case apierrors.IsConflict(err), exists && leaseKind.absent(err, s.name):
-		return snapshot{}, fmt.Errorf("endpoints: %s %v: %w: %w", verb, s, errConflict, err)
 	case err != nil:
 		return snapshot{}, leaseKind.failed(ctx, verb, s.at(s.name), err)
 	}
-	s.born = born
 	next := snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	next.entries[s.name] = entryOf(l)
 	return next, nil
@@ -240,18 +222,13 @@ func (s *leases) refresh(ctx context.Context, old snapshot, h heartbeat) (snapsh
 // explainExisting returns the error for a Lease of our name that exists, although the list did not
 // contain it.
 func (s *leases) explainExisting(ctx context.Context) error {
-	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
-	err = kube.Named(l, s.name, err)
-	switch {
-	case leaseKind.absent(err, s.name), err == nil && s.ours(l):
-		return fmt.Errorf("endpoints: create %v: %w", s, errConflict)
-	case err != nil:
-		return leaseKind.failed(ctx, "get", s.at(s.name), err)
+	l, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
+	foreign := ""
+	if err = kube.Named(l, s.name, err); err == nil && !s.ours(l) {
+		foreign = fmt.Sprintf("it lacks the labels %v", s.labels)
 	}
-	return fmt.Errorf("endpoints: create %v: %w: it lacks the labels %v", s, ErrForeign, s.labels())
+	return leaseKind.existing(ctx, s.at(s.name), err, foreign)
 }
-
-func (s *leases) mine(e entry) bool { return !s.born.IsZero() && e.created.Equal(s.born) }
 
 // remove deletes Leases if they are as they were read. A Lease that another instance has deleted
 // counts as gone, but not as removed. client-go takes any answer with the code 200 for a deletion,
@@ -260,21 +237,17 @@ func (s *leases) remove(ctx context.Context, old snapshot, keys []string) (next 
 	next = snapshot{incarnation: old.incarnation, entries: maps.Clone(old.entries)}
 	for _, key := range keys {
 		l := old.entries[key].raw.(*coordinationv1.Lease)
-		err := s.client.CoordinationV1().Leases(s.namespace).Delete(ctx, key, metav1.DeleteOptions{
+		err := s.client.Delete(ctx, key, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
 		})
 		if err == nil && key == s.name {
 			err = s.requireDeleted(ctx, l)
 		}
-		about := "Lease " + s.namespace + "/" + key
 		switch {
-		case leaseKind.absent(err, key):
-		case apierrors.IsConflict(err):
-			return next, removed, fmt.Errorf("endpoints: delete %s: %w: %w", about, errConflict, err)
-		case err != nil:
-			return next, removed, leaseKind.failed(ctx, "delete", s.at(key), err)
-		default:
+		case err == nil:
 			removed = append(removed, key)
+		case !leaseKind.absent(err, s.at(key)):
+			return next, removed, leaseKind.failed(ctx, "delete", s.at(key), err)
 		}
 		delete(next.entries, key)
 	}
@@ -285,9 +258,9 @@ var errNotDeleted = errors.New("it is still there, although the answer said that
 
 // requireDeleted returns an error unless a Lease is gone, or about to be. A finalizer may keep it.
 func (s *leases) requireDeleted(ctx context.Context, deleted *coordinationv1.Lease) error {
-	l, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, deleted.Name, metav1.GetOptions{})
+	l, err := s.client.Get(ctx, deleted.Name, metav1.GetOptions{})
 	switch err = kube.Named(l, deleted.Name, err); {
-	case leaseKind.absent(err, deleted.Name):
+	case leaseKind.absent(err, s.at(deleted.Name)):
 		return nil
 	case err != nil:
 		return err

@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,21 +49,21 @@ func (p *publisher) read(ctx context.Context) (publication, error) {
 	var now publication
 	var err error
 	now.service, err = p.client.CoreV1().Services(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
-	if err = kube.Named(now.service, p.service.Name, err); err != nil {
-		if services.absent(err, p.service.Name) {
-			return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
-		}
-		return publication{}, services.failed(ctx, "get", p.service, err)
+	switch err = kube.Named(now.service, p.service.Name, err); {
+	case serviceKind.absent(err, p.service):
+		return publication{}, fmt.Errorf("endpoints: get Service %v: %w", p.service, ErrNoService)
+	case err != nil:
+		return publication{}, serviceKind.failed(ctx, "get", p.service, err)
 	}
 	if len(now.service.Spec.Selector) > 0 {
 		now.selected = fmt.Errorf("endpoints: Service %v: %w", p.service, ErrSelector)
 	}
-	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).
-		List(ctx,
-			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
-				discoveryv1.LabelManagedBy + "=" + ManagedBy})
+	list, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + p.service.Name + "," +
+			discoveryv1.LabelManagedBy + "=" + ManagedBy,
+	})
 	if err = kube.Versioned(list, err); err != nil {
-		return publication{}, endpointSlices.failed(ctx, "list", p.service, err)
+		return publication{}, sliceKind.failed(ctx, "list", p.service, err)
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; p.ours(s) {
@@ -82,9 +83,8 @@ func (p *publisher) ours(s *discoveryv1.EndpointSlice) bool {
 
 func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflict, err error) {
 	e, err = p.client.CoreV1().Endpoints(p.service.Namespace).Get(ctx, p.service.Name, metav1.GetOptions{})
-	err = kube.Named(e, p.service.Name, err)
-	switch {
-	case endpointsKind.absent(err, p.service.Name):
+	switch err = kube.Named(e, p.service.Name, err); {
+	case endpointsKind.absent(err, p.service):
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, endpointsKind.failed(ctx, "get", p.service, err)
@@ -100,26 +100,28 @@ func (p *publisher) readLegacy(ctx context.Context) (e *legacyEndpoints, conflic
 // write stops only those that hide what it would have shown.
 func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint) (writes int, err error) {
 	var errs []error
+	wrote := func(err error) bool {
+		if err == nil {
+			writes++
+		} else {
+			errs = append(errs, err)
+		}
+		return err == nil
+	}
 	wanted := sliceSet(now.service, all)
 	left, covered := changes(now.slices, wanted), newCoverage(now.slices, wanted)
 	for i := covered.next(left); i >= 0; i = covered.next(left) {
 		c := left[i]
 		left = slices.Delete(left, i, i+1)
-		if err := p.write(ctx, c); err != nil {
-			errs = append(errs, err)
+		if wrote(p.write(ctx, c)) {
+			covered.done(c)
+		} else {
 			covered.failed(c)
-			continue
 		}
-		covered.done(c)
-		writes++
 	}
 	if p.legacy && now.conflict == nil && now.selected == nil {
 		if wanted := newLegacy(now.service, all); now.legacy == nil || !sameLegacy(now.legacy, wanted) {
-			if err := p.writeLegacy(ctx, now.legacy, wanted); err != nil {
-				errs = append(errs, err)
-			} else {
-				writes++
-			}
+			wrote(p.writeLegacy(ctx, now.legacy, wanted))
 		}
 	}
 	return writes, errors.Join(errs...)
@@ -132,50 +134,36 @@ func (p *publisher) at(slice string) types.NamespacedName {
 // write applies a change of a slice.
 func (p *publisher) write(ctx context.Context, c change) error {
 	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)
-	var verb, name string
-	var answer *discoveryv1.EndpointSlice
+	verb, answer := "update", c.before
 	var err error
 	switch {
 	case c.before == nil:
-		verb, name = "create", c.after.Name
+		verb = "create"
 		answer, err = api.Create(ctx, c.after, metav1.CreateOptions{})
 	case c.after == nil:
-		verb, name = "delete", c.before.Name
-		err = api.Delete(ctx, name, metav1.DeleteOptions{
+		verb = "delete"
+		err = api.Delete(ctx, c.before.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &c.before.UID, ResourceVersion: &c.before.ResourceVersion},
 		})
 	default:
-		verb, name = "update", c.after.Name
 		answer, err = api.Update(ctx, c.after, metav1.UpdateOptions{})
 	}
-	if answer != nil {
-		err = kube.Named(answer, name, err)
+	at := types.NamespacedName{Namespace: p.service.Namespace, Name: cmp.Or(c.after, c.before).Name}
+	if err = kube.Named(answer, at.Name, err); apierrors.IsAlreadyExists(err) {
+		return p.explainExisting(ctx, at)
 	}
-	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return p.explainExisting(ctx, name)
-	case apierrors.IsConflict(err), endpointSlices.absent(err, name):
-		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, about, errConflict, err)
-	case err != nil:
-		return endpointSlices.failed(ctx, verb, p.at(name), err)
-	}
-	return nil
+	return sliceKind.failed(ctx, verb, at, err)
 }
 
 // explainExisting returns the error for a slice that exists, although the list did not contain it.
-func (p *publisher) explainExisting(ctx context.Context, name string) error {
-	about := fmt.Sprintf("EndpointSlice %s/%s", p.service.Namespace, name)
-	s, err := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace).Get(ctx, name, metav1.GetOptions{})
-	err = kube.Named(s, name, err)
-	switch {
-	case endpointSlices.absent(err, name), err == nil && p.ours(s):
-		return fmt.Errorf("endpoints: create %s: %w", about, errConflict)
-	case err != nil:
-		return endpointSlices.failed(ctx, "get", p.at(name), err)
+func (p *publisher) explainExisting(ctx context.Context, at types.NamespacedName) error {
+	s, err := p.client.DiscoveryV1().EndpointSlices(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
+	foreign := ""
+	if err = kube.Named(s, at.Name, err); err == nil && !p.ours(s) {
+		foreign = fmt.Sprintf("its label %s is %q, not %q", discoveryv1.LabelManagedBy,
+			s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
 	}
-	return fmt.Errorf("endpoints: create %s: %w: its label %s is %q, not %q", about, ErrForeign,
-		discoveryv1.LabelManagedBy, s.Labels[discoveryv1.LabelManagedBy], ManagedBy)
+	return sliceKind.existing(ctx, at, err, foreign)
 }
 
 func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEndpoints) error {
@@ -189,13 +177,5 @@ func (p *publisher) writeLegacy(ctx context.Context, standing, wanted *legacyEnd
 		verb = "update"
 		answer, err = api.Update(ctx, overwrittenLegacy(standing, wanted), metav1.UpdateOptions{})
 	}
-	err = kube.Named(answer, p.service.Name, err)
-	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err),
-		endpointsKind.absent(err, p.service.Name):
-		return fmt.Errorf("endpoints: %s Endpoints %v: %w: %w", verb, p.service, errConflict, err)
-	case err != nil:
-		return endpointsKind.failed(ctx, verb, p.service, err)
-	}
-	return nil
+	return endpointsKind.failed(ctx, verb, p.service, kube.Named(answer, p.service.Name, err))
 }

@@ -1,32 +1,85 @@
 package endpoints
 
 import (
-	"net/netip"
+	"cmp"
+	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// destination is where clients of a Service connect to. Endpoints that differ only in the names of
-// their ports are one.
-type destination struct {
-	address  netip.Addr
-	number   int32
-	protocol corev1.Protocol
+// change is one write to a slice. before is nil for a creation, after for a deletion.
+type change struct {
+	before, after *discoveryv1.EndpointSlice
 }
 
-func destinationOf(e Endpoint) destination {
-	return destination{e.Address, e.Port.Number, e.Port.Protocol}
+// changes returns the writes that replace the standing slices by wanted. Those that only add
+// endpoints come first and those that remove them last. See coverage for the order that keeps an
+// endpoint from being missing while it moves.
+func changes(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) []change {
+	var all []change
+	kept := map[string]bool{}
+	for _, s := range standing {
+		w := wanted[s.Name]
+		if w == nil || w.AddressType != s.AddressType {
+			// the type is immutable: delete it, then create it after a conflict
+			switch {
+			case len(s.Finalizers) > 0 && len(s.Endpoints) > 0: // which may keep it, and clients would use it
+				all = append(all, change{s, emptied(s)})
+			case s.DeletionTimestamp == nil:
+				all = append(all, change{s, nil})
+			}
+			continue
+		}
+		kept[s.Name] = true
+		if !sameSlice(s, w) {
+			all = append(all, change{s, overwritten(s, w)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if !kept[name] {
+			all = append(all, change{nil, wanted[name]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b change) int { return cmp.Compare(a.loss(), b.loss()) })
+	return all
 }
 
-func destinationsOf(s *discoveryv1.EndpointSlice) []destination {
+// emptied returns a slice without its endpoints.
+func emptied(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	next := s.DeepCopy()
+	next.Endpoints = []discoveryv1.Endpoint{}
+	return next
+}
+
+// loss ranks a change by what it removes: nothing, some endpoints, a slice.
+func (c change) loss() int {
+	switch {
+	case c.before == nil:
+		return 0
+	case c.after == nil:
+		return 2
+	}
+	after := map[Endpoint]bool{}
+	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{c.after}) {
+		after[e] = true
+	}
+	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{c.before}) {
+		if !after[e] {
+			return 1
+		}
+	}
+	return 0
+}
+
+// destinationsOf returns those of a slice, or nil without one.
+func destinationsOf(s *discoveryv1.EndpointSlice) []Endpoint {
 	if s == nil {
 		return nil
 	}
-	var all []destination
-	for _, e := range endpointsOf([]*discoveryv1.EndpointSlice{s}) {
-		all = append(all, destinationOf(e))
+	all := endpointsOf([]*discoveryv1.EndpointSlice{s})
+	for i := range all {
+		all[i] = all[i].destination()
 	}
 	return all
 }
@@ -34,13 +87,13 @@ func destinationsOf(s *discoveryv1.EndpointSlice) []destination {
 // coverage orders changes so that no wanted destination is missing between two of them, even if one of
 // them fails.
 type coverage struct {
-	wanted  map[destination]bool
-	shown   map[destination]int  // by how many slices
-	awaited map[destination]bool // those that a failed change would have shown
+	wanted  map[Endpoint]bool
+	shown   map[Endpoint]int  // by how many slices
+	awaited map[Endpoint]bool // those that a failed change would have shown
 }
 
 func newCoverage(standing []*discoveryv1.EndpointSlice, wanted map[string]*discoveryv1.EndpointSlice) *coverage {
-	c := &coverage{map[destination]bool{}, map[destination]int{}, map[destination]bool{}}
+	c := &coverage{map[Endpoint]bool{}, map[Endpoint]int{}, map[Endpoint]bool{}}
 	for _, s := range wanted {
 		for _, d := range destinationsOf(s) {
 			c.wanted[d] = true
@@ -66,12 +119,12 @@ func (c *coverage) next(left []change) int {
 		return i
 	}
 	return slices.IndexFunc(left, func(v change) bool {
-		return !slices.ContainsFunc(c.hidden(v), func(d destination) bool { return c.awaited[d] })
+		return !slices.ContainsFunc(c.hidden(v), func(d Endpoint) bool { return c.awaited[d] })
 	})
 }
 
 // hidden returns the wanted destinations that no slice shows after a change.
-func (c *coverage) hidden(v change) (all []destination) {
+func (c *coverage) hidden(v change) (all []Endpoint) {
 	c.done(v)
 	for _, d := range destinationsOf(v.before) {
 		if c.wanted[d] && c.shown[d] <= 0 {

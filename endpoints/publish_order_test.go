@@ -38,7 +38,7 @@ type stage struct {
 	publisher
 	t      *testing.T
 	denied string // the verb that is; empty: none
-	kept   []destination
+	kept   []Endpoint
 	gaps   int
 }
 
@@ -50,7 +50,7 @@ func newStage(t *testing.T, published []Endpoint) *stage {
 		gv := discoveryv1.SchemeGroupVersion
 		list, err := client.Tracker().List(gv.WithResource("endpointslices"), gv.WithKind("EndpointSlice"), "n")
 		require.NoError(t, err)
-		shown := map[destination]bool{}
+		shown := map[Endpoint]bool{}
 		for _, slice := range list.(*discoveryv1.EndpointSliceList).Items {
 			for _, d := range destinationsOf(&slice) {
 				shown[d] = true
@@ -94,12 +94,12 @@ func TestNothingIsMissingBetweenTwoWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, c[0])
-			after := map[destination]bool{}
+			after := map[Endpoint]bool{}
 			for _, e := range c[1] {
-				after[destinationOf(e)] = true
+				after[e.destination()] = true
 			}
 			for _, e := range c[0] {
-				if d := destinationOf(e); after[d] {
+				if d := e.destination(); after[d] {
 					s.kept = append(s.kept, d)
 				}
 			}
@@ -131,7 +131,7 @@ func TestAFailedWriteHidesNothing(t *testing.T) {
 			}
 			s := newStage(t, before)
 			s.denied = verb
-			s.kept = []destination{{netip.AddrFrom4([4]byte{10, 0, 0, 1}), 443, corev1.ProtocolTCP}}
+			s.kept = []Endpoint{{netip.AddrFrom4([4]byte{10, 0, 0, 1}), Port{Number: 443, Protocol: corev1.ProtocolTCP}}}
 			for range 3 {
 				require.Error(t, s.become(moved))
 			}

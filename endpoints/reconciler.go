@@ -5,14 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+)
+
+var (
+	// ErrSelector is returned for a Service with a selector, because Kubernetes publishes the Pods that
+	// it selects. Nothing is written, but instances that registered before still withdraw when they end.
+	ErrSelector = errors.New("endpoints: the Service has a selector, so Kubernetes publishes its endpoints")
+
+	// ErrNoService is returned by a round if the Service does not exist. The instance registers
+	// anyway and is published once the Service exists.
+	ErrNoService = errors.New("endpoints: the Service does not exist")
+
+	// ErrForeign is returned if an object that has one of our names is not marked as ours. It is left alone.
+	ErrForeign = errors.New("endpoints: an object with this name is managed by another controller")
+
+	// ErrFull is returned if the store has no room for this instance's entry. Instances in the
+	// store can still refresh theirs.
+	ErrFull = errors.New("endpoints: the store is full")
+
+	// ErrNotReady is returned by a round if [Config].Ready returned an error, which it wraps. The
+	// instance is withdrawn.
+	ErrNotReady = errors.New("endpoints: not ready")
+
+	// ErrBusy is returned by a method of a [Reconciler] while another one is running.
+	ErrBusy = errors.New("endpoints: Run, ReconcileOnce or Withdraw of this reconciler is already running")
 )
 
 // Reconciler publishes this instance behind a Service while it lives, and removes expired
@@ -31,10 +58,9 @@ type Reconciler struct {
 	incarnation incarnation
 	ready       clock.Probe
 	expiry      expiry
-	settings    settings
-	registered  bool // this process has written its entries
-	mayBeStale  bool // an earlier process or an unanswered write may have left entries under our keys
-	unpublished bool // this process has withdrawn its entries, but not yet its endpoints
+	born        time.Time // creation timestamp that this process has written; zero before
+	mayBeStale  bool      // an earlier process or an unanswered write may have left entries under our keys
+	unpublished bool      // this process has withdrawn its entries, but not yet its endpoints
 	serviceUID  types.UID
 	rightsAsked bool // which rights are missing
 	failures    *kube.Failures
@@ -53,14 +79,17 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		return nil, err
 	}
 	warnOfRateLimit(client, config.Logger)
+	own, store := config.endpoints(), config.Store.open(client, config)
 	return &Reconciler{
-		config: config, client: client, endpoints: config.endpoints(), store: config.Store.open(client, config),
+		config: config, client: client, endpoints: own, store: store,
 		connection:  kube.NewConnection(client.CoreV1().RESTClient()),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
-		expiry:      expiry{interval: config.Interval},
-		settings:    settings{expireAfter: config.ExpireAfter, maxInterval: config.Interval, interval: config.Interval},
-		mayBeStale:  true, failures: kube.NewFailures(config.Logger, config.clock),
+		expiry: expiry{
+			keys: store.own(), endpoints: own,
+			maxInterval: config.Interval, interval: config.Interval, expireAfter: config.ExpireAfter,
+		},
+		mayBeStale: true, failures: kube.NewFailures(config.Logger, config.clock),
 		contact: kube.NewContact(config.clock, nil), malformed: map[string]string{},
 	}, nil
 }
@@ -91,11 +120,11 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		begin := r.config.clock.Now()
 		// Let a heartbeat in flight finish: its late arrival would come after the withdrawal.
 		err, _ := r.reconcile(context.WithoutCancel(ctx))
-		if errors.Is(err, ErrSelector) && !r.registered {
+		if errors.Is(err, ErrSelector) && !r.registered() {
 			return err
 		}
 		now := r.config.clock.Now()
-		wait := time.Duration(float64(r.settings.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
+		wait := time.Duration(float64(r.expiry.interval)*(1+jitter*(2*rand.Float64()-1))) - now.SinceAtLeast(begin)
 		if err == nil {
 			failures = 0
 		} else {
@@ -108,6 +137,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	defer cancel()
 	return r.withdraw(bounded)
 }
+
+// registered reports whether this process has written its entries.
+func (r *Reconciler) registered() bool { return !r.born.IsZero() }
 
 // sleep waits for d or until ctx ends.
 func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
@@ -181,7 +213,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 	ctx, cancel := r.within(ctx, r.timeout())
 	defer cancel()
 	noSetting := r.readSettings(ctx)
-	r.settings.startRound()
+	r.expiry.pace()
 	r.failures.Note("settings", noSetting, "cannot use the settings, keeping the last expire-duration",
 		"settings can be used again")
 	unready := r.checkReady(ctx)
@@ -190,7 +222,7 @@ func (r *Reconciler) reconcile(ctx context.Context) (err, rest error) {
 }
 
 // timeout bounds a round.
-func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.settings.interval) }
+func (r *Reconciler) timeout() time.Duration { return max(minTimeout, r.expiry.interval) }
 
 // share bounds requests that a heartbeat does not depend on.
 func (r *Reconciler) share(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -215,7 +247,7 @@ func (r *Reconciler) checkReady(ctx context.Context) error {
 func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	begin := r.config.clock.Now()
 	r.incarnation.claim(r.config.Logger)
-	p := pass{Reconciler: r, leaving: leaving}
+	p := pass{reconciler: r, leaving: leaving}
 	var err error
 	for attempt := range attempts {
 		if attempt > 0 {
@@ -229,11 +261,51 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	r.contact.Note(err)
 	if kube.RoleMissing(err) && !r.rightsAsked {
 		r.rightsAsked = true
-		r.sayMissingRights(ctx)
+		asking, cancel := r.share(ctx)
+		kube.SayMissingRights(asking, r.client, r.config.rights(), r.config.Logger)
+		cancel()
 	}
 	if r.config.Hooks.OnRound != nil {
 		p.result.Withdrawing, p.result.Took, p.result.Err = leaving, r.config.clock.Now().SinceAtLeast(begin), err
 		r.config.Hooks.OnRound(p.result)
 	}
 	return err
+}
+
+// readSettings updates the expiry from the run-time setting. The error is why the last good value stays.
+func (r *Reconciler) readSettings(ctx context.Context) error {
+	if r.config.Settings == "" {
+		return nil
+	}
+	ctx, cancel := r.share(ctx)
+	defer cancel()
+	at := types.NamespacedName{Namespace: r.config.Namespace, Name: r.config.Settings}
+	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
+	if err != nil {
+		return configMapKind.failed(ctx, "get", at, err)
+	}
+	d, err := parseSetting(m.Data)
+	if err != nil {
+		return fmt.Errorf("endpoints: ConfigMap %v: %w", at, err)
+	}
+	if d != r.expiry.expireAfter {
+		r.expiry.expireAfter = d
+		r.config.Logger.Info("expiry changed", zap.Duration("expire-duration", d))
+		if r.config.Hooks.OnExpireAfter != nil {
+			r.config.Hooks.OnExpireAfter(d)
+		}
+	}
+	return nil
+}
+
+// Check is a health check with the signature of controller-runtime's healthz.Checker. It returns at once
+// without sending a request, and ignores its argument.
+//
+// It returns an error if rounds have failed for [Config].MaxFailing, and nil if that is not set. A round
+// that withdraws this instance because it is not ready does not count as failed.
+func (r *Reconciler) Check(*http.Request) error {
+	if err := r.contact.Check("rounds", r.config.MaxFailing); err != nil {
+		return fmt.Errorf("endpoints: %w", err)
+	}
+	return nil
 }

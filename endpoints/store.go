@@ -3,9 +3,18 @@ package endpoints
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // Store is where instances register: a [ConfigMapStore] or a [LeaseStore]. All instances of a
@@ -16,13 +25,16 @@ type Store interface {
 	// error names its field.
 	problems(Config) []error
 	open(kubernetes.Interface, Config) store
+	rights() []kube.Right
 }
 
 // store is an open [Store]. Each instance has its own entries in it and keeps rewriting them. A
 // write applies only to what was read, and returns errConflict if that has changed.
 type store interface {
-	// own returns the keys of this instance's entries.
+	// own returns the keys of this instance's entries, sorted.
 	own() []string
+	// resolution is that of the times in entries.
+	resolution() time.Duration
 	// read returns all entries. The read is consistent: it contains all earlier writes.
 	read(ctx context.Context) (snapshot, error)
 	// refresh writes this instance's entries and returns the resulting snapshot.
@@ -30,15 +42,13 @@ type store interface {
 	// remove removes these entries if they are as in s. It returns the resulting snapshot and the
 	// keys that this call has removed, which with an error may not be all.
 	remove(ctx context.Context, s snapshot, keys []string) (next snapshot, removed []string, err error)
-	// mine reports whether this process wrote an entry, rather than another one with the same
-	// address and port.
-	mine(entry) bool
 }
 
 // heartbeat is what a process writes into its entries.
 type heartbeat struct {
 	wall        time.Time
-	incarnation string // see incarnation.proved
+	born        time.Time // creation timestamp that the process writes
+	incarnation string    // see incarnation.proved
 }
 
 // snapshot is the content of a store at one time. Its map is never changed.
@@ -47,6 +57,28 @@ type snapshot struct {
 	incarnation string
 	version     string // for writes that depend on the whole snapshot
 	entries     map[string]entry
+}
+
+// holds reports whether the store has some of these entries, and whether it has all of them.
+func (s snapshot) holds(keys []string) (some, all bool) {
+	n := 0
+	for _, key := range keys {
+		if _, exists := s.entries[key]; exists {
+			n++
+		}
+	}
+	return n > 0, n == len(keys)
+}
+
+// birth returns a creation timestamp that no earlier process with these keys has had.
+func (s snapshot) birth(own []string, wall time.Time, resolution time.Duration) time.Time {
+	var last time.Time
+	for _, key := range own {
+		if created := s.entries[key].created; created.After(last) {
+			last = created
+		}
+	}
+	return nextTimestamp(wall, last, resolution)
 }
 
 // entry is the entry of an instance.
@@ -95,3 +127,56 @@ func latestCreation(born, standing time.Time) time.Time {
 
 // maxFutureSkew bounds how far in the future a timestamp of our entries is believed.
 const maxFutureSkew = 24 * time.Hour
+
+// kind is a kind of object that an instance reads or writes.
+type kind struct {
+	name     string
+	resource schema.GroupResource
+}
+
+var (
+	serviceKind   = kind{"Service", corev1.Resource("services")}
+	sliceKind     = kind{"EndpointSlice", discoveryv1.Resource("endpointslices")}
+	endpointsKind = kind{"Endpoints", corev1.Resource("endpoints")}
+	configMapKind = kind{"ConfigMap", corev1.Resource("configmaps")}
+	leaseKind     = kind{"Lease", coordinationv1.Resource("leases")}
+)
+
+// failed returns err with the request, of which at is the object, or of a list the Service. For a write that was
+// not applied because its object has changed, that is an errConflict. If ctx has ended, failed adds why, which err
+// lacks over HTTP/2.
+func (k kind) failed(ctx context.Context, verb string, at types.NamespacedName, err error) error {
+	e := &kube.RequestError{
+		Right:  kube.Right{Verb: verb, Resource: k.resource, Namespace: at.Namespace, Name: at.Name},
+		Object: k.name + " " + at.String(), Err: err,
+	}
+	switch {
+	case err == nil:
+		return nil
+	case verb == "list":
+		e.Name, e.Object = "", fmt.Sprintf("%ss of Service %s in namespace %s", k.name, at.Name, at.Namespace)
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), verb != "get" && verb != "create" && e.Absent():
+		return fmt.Errorf("endpoints: %s %s: %w: %w", verb, e.Object, errConflict, err)
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		e.Err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return fmt.Errorf("endpoints: %w", e)
+}
+
+// existing returns the error of a creation of an object that exists although no list contained it. err is that of
+// reading it, and foreign why it is not ours.
+func (k kind) existing(ctx context.Context, at types.NamespacedName, err error, foreign string) error {
+	switch {
+	case k.absent(err, at), err == nil && foreign == "":
+		return fmt.Errorf("endpoints: create %s %v: %w", k.name, at, errConflict)
+	case err != nil:
+		return k.failed(ctx, "get", at, err)
+	}
+	return fmt.Errorf("endpoints: create %s %v: %w: %s", k.name, at, ErrForeign, foreign)
+}
+
+// absent reports whether err is the API server's statement that this object does not exist.
+func (k kind) absent(err error, at types.NamespacedName) bool {
+	return kube.Absent(err, k.resource, at.Name)
+}
