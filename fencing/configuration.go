@@ -61,8 +61,7 @@ func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, err erro
 		if err != nil {
 			flaws[node] = err
 		}
-		configured[node] = p.resolved.Object(node) != nodeconfig.BuiltIn ||
-			!errors.Is(err, nodeconfig.ErrNotConfigured)
+		configured[node] = !errors.Is(err, nodeconfig.ErrNotConfigured)
 	}
 	p.state.configured.Store(&configured)
 	used.secrets = p.secrets.used.Load()

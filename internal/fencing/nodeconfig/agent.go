@@ -13,10 +13,8 @@ import (
 
 // Settle times.
 const (
-	defaultSettle   = 30 * time.Second
-	fallbackSettle  = 10 * time.Second // at least, for an agent whose metadata does not set it
-	secretSuffix    = ".secret"
-	methodParameter = "method"
+	defaultSettle  = 30 * time.Second
+	fallbackSettle = 10 * time.Second // at least, for an agent whose metadata does not set it
 )
 
 // Names of one parameter in older and newer agents that do not mention each other.
@@ -27,6 +25,9 @@ var renamed = [][2]string{
 	{"password", "passwd"},
 	{"ipport", "udpport"},
 }
+
+// secretSuffix is the end of a key whose value is in a Secret.
+const secretSuffix = ".secret"
 
 // Parameters that must not be set, with the reason.
 var notToBeSet = map[string]string{
@@ -54,10 +55,8 @@ func index(a agent.Metadata) *knownAgent {
 		a.MinSettle = fallbackSettle
 	}
 	k := &knownAgent{
-		Metadata:   a,
-		current:    map[string]string{},
-		parameters: map[string]agent.ParameterSpec{},
-		ambiguous:  map[string]bool{},
+		Metadata: a, current: map[string]string{}, parameters: map[string]agent.ParameterSpec{},
+		ambiguous: map[string]bool{},
 	}
 	newer := map[string]string{}
 	for _, p := range a.Parameters {

@@ -16,11 +16,9 @@ func (s *subject) assemble(d *definition, device *Device) bool {
 	texts := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(d.values)) {
 		v := d.values[name]
-		if v.secret != nil {
-			device.Arguments = append(device.Arguments, Argument{name, Value{secret: *v.secret}})
-			continue
-		}
-		if text, ok := s.expand(name, v, d.agent); ok {
+		if ref, isSecret := v.secret(); isSecret {
+			device.Arguments = append(device.Arguments, Argument{name, Value{secret: ref}})
+		} else if text, ok := s.expand(name, v, d.agent); ok {
 			texts[name] = text
 			device.Arguments = append(device.Arguments, Argument{name, Value{text: &text, hidden: password(name)}})
 		}

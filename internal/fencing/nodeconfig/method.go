@@ -16,22 +16,22 @@ type definition struct {
 	mustSucceed bool
 	used        bool
 	agent       *knownAgent
-	values      map[string]setting // by the present names of the agent's parameters
+	values      map[string]entry // by the present names of the agent's parameters
 	// device is nil if it is undetermined. Its parameters may be wrong even if it is set.
 	device *Device
 }
 
 // readMethod reads a method of the object.
 func (s *subject) readMethod(name string, at place, entries []entry) {
-	if other, defined := s.methods[name]; defined {
+	other, defined := s.methods[name]
+	switch {
+	case defined:
 		s.problem(at, "method must be defined once, and is "+other.at.key+" already", at.key)
-		return
-	}
-	if isBuiltIn(name) {
+	case slices.Contains(builtInMethods, name):
 		s.problem(at, "method must not have the name of a built-in one", name)
-		return
+	default:
+		s.methods[name] = s.define(at, entries)
 	}
-	s.methods[name] = s.define(at, entries)
 }
 
 // restart defines the built-in method whose agent is in the template for clouds.
@@ -40,15 +40,19 @@ func (s *subject) restart(at place) *definition {
 		return d
 	}
 	d := &definition{at: at, actions: []Action{Off, On}, mustSucceed: true}
-	if _, exists := s.from.ConfigMaps[cloudTemplate]; exists {
+	if s.from.has(cloudTemplate) {
 		d = s.define(at, []entry{
 			{at: at, key: "action", value: "reboot"},
 			{at: at, key: "template", value: cloudTemplate},
 			{at: at, key: "plug", name: "plug", value: instanceIDPlaceholder},
 		})
 	} else {
-		s.problemBecause(ErrNotConfigured, at,
-			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance)
+		var cause error
+		if s.object == BuiltIn {
+			cause = ErrNotConfigured
+		}
+		s.problems = append(s.problems, at.problem(cause,
+			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance))
 	}
 	s.methods[RestartInstance] = d
 	return d
@@ -62,14 +66,19 @@ func byKey(entries []entry) map[string]entry {
 	return m
 }
 
+var actions = map[string][]Action{"off": {Off}, "on": {On}, "reboot": {Off, On}, "cycle": {Off, On}}
+
 // define makes a method of its text, with the device that the text and its template determine.
 func (s *subject) define(at place, entries []entry) *definition {
-	d := &definition{at: at, mustSucceed: true, values: map[string]setting{}}
+	d := &definition{at: at, mustSucceed: true, values: map[string]entry{}}
 	own := byKey(entries)
-	if e, given := own["action"]; given {
-		d.actions = s.actions(e)
-	} else {
+	e, given := own["action"]
+	d.actions = actions[strings.ToLower(e.value)]
+	switch {
+	case !given:
 		s.problem(at, "key action is required", "")
+	case d.actions == nil:
+		s.problem(e.at, "action must be on, off, or reboot, which is off and on", e.value)
 	}
 	var common []entry
 	if common, d.agent = s.source(at, own); d.agent == nil {
@@ -92,19 +101,6 @@ func (s *subject) define(at place, entries []entry) *definition {
 	return d
 }
 
-func (s *subject) actions(e entry) []Action {
-	switch strings.ToLower(e.value) {
-	case "off":
-		return []Action{Off}
-	case "on":
-		return []Action{On}
-	case "reboot", "cycle":
-		return []Action{Off, On}
-	}
-	s.problem(e.at, "action must be on, off, or reboot, which is off and on", e.value)
-	return nil
-}
-
 // noPlaceholder returns false if the value has one.
 func (s *subject) noPlaceholder(e entry) bool {
 	if strings.Contains(e.value, "{{") {
@@ -124,19 +120,11 @@ func (s *subject) source(at place, own map[string]entry) (common []entry, agent 
 		s.problem(e.at, "method must have template or agent, not both", e.value)
 		return nil, nil
 	case byTemplate:
-		var found bool
-		if common, found = s.template(template); !found {
-			return nil, nil
-		}
-		if e, byAgent = byKey(common)["agent_name"]; !byAgent {
-			s.problem(place{object: template.value, key: templateKey}, "key agent_name is required", "")
-			return nil, nil
-		}
+		common, e, byAgent = s.template(template)
 	case !byAgent:
 		s.problem(at, "key template is required", "")
-		return nil, nil
 	}
-	if !s.noPlaceholder(e) {
+	if !byAgent || !s.noPlaceholder(e) {
 		return nil, nil
 	}
 	agent = s.from.agent(e.value)
@@ -146,36 +134,36 @@ func (s *subject) source(at place, own map[string]entry) (common []entry, agent 
 	case errors.Is(agent.err, fs.ErrNotExist):
 		s.problem(e.at, "agent is not installed", e.value)
 	default:
-		s.problemBecause(ErrUnread, e.at, "agent must say what parameters it has: "+oneLine(agent.err), e.value)
+		s.problems = append(s.problems,
+			e.at.problem(ErrUnread, "agent must say what parameters it has: "+oneLine(agent.err), e.value))
 	}
 	return nil, nil
 }
 
-// template returns the settings of a template, which are common to the methods for one device, or
-// false after an error.
-func (s *subject) template(e entry) ([]entry, bool) {
+// template returns the settings of a template, which are common to the methods for one device, and
+// its agent among them, or false after an error.
+func (s *subject) template(e entry) (settings []entry, agent entry, ok bool) {
 	name := e.value
 	if !s.noPlaceholder(e) {
-		return nil, false
+		return nil, entry{}, false
 	}
-	data, exists := s.from.ConfigMaps[name]
-	if !exists || !strings.HasPrefix(name, templatePrefix) {
+	if !s.from.has(name) || !strings.HasPrefix(name, templatePrefix) {
 		known := slices.DeleteFunc(slices.Collect(maps.Keys(s.from.ConfigMaps)),
 			func(object string) bool { return !strings.HasPrefix(object, templatePrefix) })
-		s.problem(e.at, nearest("template must be a ConfigMap "+templatePrefix+"<device> of the namespace", name, known),
-			name)
-		return nil, false
+		rule := "template must be a ConfigMap " + templatePrefix + "<device> of the namespace"
+		s.problem(e.at, nearest(rule, name, known), name)
+		return nil, entry{}, false
 	}
-	for _, key := range slices.Sorted(maps.Keys(data)) {
+	for _, key := range slices.Sorted(maps.Keys(s.from.ConfigMaps[name])) {
 		if key != templateKey {
 			s.problem(place{object: name, key: key}, "data key must be "+templateKey, key)
 		}
 	}
-	if _, exists := data[templateKey]; !exists {
-		s.problem(place{object: name}, "data key "+templateKey+" is required", "")
-		return nil, false
+	settings, exists := s.required(name, templateKey)
+	if agent, ok = byKey(settings)["agent_name"]; exists && !ok {
+		s.problem(place{object: name, key: templateKey}, "key agent_name is required", "")
 	}
-	return s.text(name, templateKey), true
+	return settings, agent, ok
 }
 
 // readTemplate reads what a template determines besides the device, and returns the other settings.

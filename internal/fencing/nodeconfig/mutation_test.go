@@ -18,7 +18,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "quotes of a value are taken for the writer's", File: "text.go",
-		Old: `value[0] == '"' && value[len(value)-1] == '"' {`, New: "false {", Caught: "TestWhatIsFormattedIsReadTheSame",
+		Old: `value[0] == '"' && value[len(value)-1] == '"' {`, New: "false {",
+		Caught: "TestWhatIsFormattedIsReadTheSame",
 	},
 	{
 		Name: "what nodes say is not looked at", File: "node.go", Old: "case flaw != \"\":", New: "case false:",
@@ -26,7 +27,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "placeholders in what nodes say are replaced", File: "node.go", Old: "return fact\n",
-		New: "return strings.ReplaceAll(fact, nodeNamePlaceholder, n.Name)\n", Caught: "TestWhatNodesSayIsNoConfiguration",
+		New:    "return strings.ReplaceAll(fact, nodeNamePlaceholder, n.Name)\n",
+		Caught: "TestWhatNodesSayIsNoConfiguration",
 	},
 	{
 		Name: "passwords are encoded", File: "parameter.go", Old: "case v.hidden:\n\t\treturn json",
@@ -87,8 +89,8 @@ var mutations = []mutation.Mutation{
 		Caught: "TestEveryRule",
 	},
 	{
-		Name: "nothing is all that is switched off", File: "steps.go", Old: "if len(off) == 0 {",
-		New:    "if len(off) < 0 {",
+		Name: "nothing is all that is switched off", File: "steps.go", Old: "case len(off) == 0:",
+		New:    "case len(off) < 0:",
 		Caught: "TestEveryRule",
 	},
 	{

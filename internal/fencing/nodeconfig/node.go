@@ -85,31 +85,25 @@ func (n Node) typeObject() string {
 // find sets the object of the node: the most specific one that exists, whatever its content.
 func (s *subject) find() {
 	own, former, byType := nodePrefix+s.node.Name, objectPrefix+s.node.Name, s.node.typeObject()
-	_, ownExists := s.from.ConfigMaps[own]
-	_, typeExists := s.from.ConfigMaps[byType]
-	formerExists := s.hasFormerObject(former)
-	switch {
-	case ownExists:
+	switch hasFormer := s.from.has(former) && s.owns(former); {
+	case s.from.has(own):
 		s.object = own
-		if formerExists {
+		if hasFormer {
 			s.problem(place{object: own}, "node must have one object of its own", former)
 		}
-	case formerExists:
+	case hasFormer:
 		s.object = former
-	case typeExists:
+	case s.from.has(byType):
 		s.object, s.general = byType, true
 	default:
 		s.object, s.general = BuiltIn, true
 	}
 }
 
-// hasFormerObject reports whether an object with the former name is that of the node, even if its
-// content is wrong, because a more general object would apply otherwise. If the name can also be that
-// of another node's or a type's object, node_name decides.
-func (s *subject) hasFormerObject(name string) bool {
-	if _, exists := s.from.ConfigMaps[name]; !exists {
-		return false
-	}
+// owns reports whether an object with the former name is that of the node, even if its content is
+// wrong, because a more general object would apply otherwise. If the name can also be that of another
+// node's or a type's object, node_name decides.
+func (s *subject) owns(name string) bool {
 	if !strings.HasPrefix(name, nodePrefix) && !strings.HasPrefix(name, typePrefix) {
 		return true
 	}
@@ -119,8 +113,7 @@ func (s *subject) hasFormerObject(name string) bool {
 
 // readObject reads everything in the object of the node.
 func (s *subject) readObject() {
-	data := s.from.ConfigMaps[s.object]
-	for _, key := range slices.Sorted(maps.Keys(data)) {
+	for _, key := range slices.Sorted(maps.Keys(s.from.ConfigMaps[s.object])) {
 		at := place{object: s.object, key: key}
 		name, isMethod := strings.CutPrefix(key, methodPrefix)
 		switch {
@@ -132,9 +125,7 @@ func (s *subject) readObject() {
 				[]string{settingsKey, methodPrefix}), key)
 		}
 	}
-	if _, exists := data[settingsKey]; !exists {
-		s.problem(place{object: s.object}, "data key "+settingsKey+" is required", "")
-		return
+	if entries, exists := s.required(s.object, settingsKey); exists {
+		s.readSettings(entries)
 	}
-	s.readSettings(s.text(s.object, settingsKey))
 }

@@ -13,16 +13,10 @@ import (
 	"time"
 )
 
-// setting is a parameter of a device. If the value is in a Secret, that of the entry is its place.
-type setting struct {
-	entry
-	secret *SecretRef
-}
-
 // readDevice reads the settings of a device from the text of a method or a template. others are keys
 // with another meaning.
 func (s *subject) readDevice(d *definition, device *Device, entries []entry, others ...string) {
-	here := map[string]setting{}
+	here := map[string]entry{}
 	for _, e := range entries {
 		switch {
 		case e.key == "device":
@@ -41,13 +35,13 @@ func (s *subject) readDevice(d *definition, device *Device, entries []entry, oth
 		case slices.Contains(others, e.key):
 			s.noPlaceholder(e)
 		default:
-			name, v, ok := s.readParameter(d.agent, e)
+			name, ok := s.readParameter(d.agent, e)
 			first, duplicate := here[name]
 			switch {
 			case ok && duplicate:
 				s.problem(e.at, once("parameter "+name, first.at.line), e.name)
 			case ok:
-				here[name] = v
+				here[name] = e
 			}
 		}
 	}
@@ -71,9 +65,8 @@ func (s *subject) readTrait(d *definition, device *Device, e entry) {
 	}
 }
 
-// readParameter returns a parameter by its present name, or false after an error.
-func (s *subject) readParameter(agent *knownAgent, e entry) (name string, v setting, ok bool) {
-	v = setting{entry: e}
+// readParameter returns the present name of a parameter, or false after an error.
+func (s *subject) readParameter(agent *knownAgent, e entry) (name string, ok bool) {
 	base, isSecret := strings.CutSuffix(e.key, secretSuffix)
 	name, known := agent.current[base]
 	why := cmp.Or(notToBeSet[base], notToBeSet[normal(name)])
@@ -86,46 +79,46 @@ func (s *subject) readParameter(agent *knownAgent, e entry) (name string, v sett
 	case agent.ambiguous[base]:
 		s.problem(e.at, "agent "+agent.Name+" has several parameters of that name", e.name)
 	case isSecret:
-		v.secret = s.secretRef(name, e, agent)
-		return name, v, true
+		s.checkSecret(name, e, agent)
+		return name, true
 	case e.value == "" && !e.quoted:
 		s.problem(e.at, `parameter must have a value, or "" if an empty one is meant`, e.name)
 	default:
-		return name, v, true
+		return name, true
 	}
-	return "", setting{}, false
+	return "", false
 }
 
-// secretRef never returns nil, because the value is not meant as a plain one.
-func (s *subject) secretRef(parameter string, e entry, agent *knownAgent) *SecretRef {
+// secret returns the place of the value, if it is in a Secret.
+func (e entry) secret() (SecretRef, bool) {
 	name, key, _ := strings.Cut(e.value, "/")
-	ref := &SecretRef{name, key}
+	return SecretRef{name, key}, strings.HasSuffix(e.key, secretSuffix)
+}
+
+func (s *subject) checkSecret(parameter string, e entry, agent *knownAgent) {
 	if !s.noPlaceholder(e) {
-		return ref
+		return
 	}
-	keys, err := []string(nil), error(fs.ErrNotExist)
-	if s.from.SecretKeys != nil {
-		keys, err = s.from.SecretKeys(name)
-	}
+	ref, _ := e.secret()
+	keys, err := s.from.SecretKeys(ref.Name)
 	switch {
-	case name == "" || key == "" || strings.ContainsAny(key, "/ \t") || strings.ContainsAny(name, " \t"):
+	case ref.Name == "" || ref.Key == "" || strings.Contains(ref.Key, "/") || strings.ContainsAny(e.value, " \t"):
 		s.problem(e.at, "secret must be NAME/KEY", e.value)
-	case parameter == methodParameter || agent.identifies(parameter) ||
+	case parameter == "method" || agent.identifies(parameter) ||
 		slices.Contains(typed, agent.parameters[parameter].Type):
 		s.problem(e.at, "parameter "+parameter+" must not be in a Secret: what is switched must be visible and checked",
 			e.value)
 	case errors.Is(err, fs.ErrNotExist):
 		s.problem(e.at, "secret must exist in the namespace", e.value)
 	case err != nil:
-		s.problemBecause(ErrUnread, e.at, "secret must be readable: "+oneLine(err), e.value)
-	case !slices.Contains(keys, key):
+		s.problems = append(s.problems, e.at.problem(ErrUnread, "secret must be readable: "+oneLine(err), e.value))
+	case !slices.Contains(keys, ref.Key):
 		s.problem(e.at, "secret must have the key", e.value)
 	}
-	return ref
 }
 
 // expand replaces the placeholders in a plain value and checks it. It returns false after an error.
-func (s *subject) expand(name string, v setting, agent *knownAgent) (string, bool) {
+func (s *subject) expand(name string, v entry, agent *knownAgent) (string, bool) {
 	text, rule := s.node.expand(v.value)
 	if rule != "" {
 		s.problem(v.at, rule, printable(name, v.value))
@@ -134,7 +127,7 @@ func (s *subject) expand(name string, v setting, agent *knownAgent) (string, boo
 	if flaw := flaw(agent.parameters[name], text); flaw != "" {
 		s.problem(v.at, name+" "+flaw, printable(name, text))
 	}
-	if name == methodParameter && strings.EqualFold(text, "cycle") {
+	if name == "method" && strings.EqualFold(text, "cycle") {
 		s.problem(v.at, "method must not be cycle: devices were seen to ignore it and report success", text)
 	}
 	switch {
@@ -185,17 +178,6 @@ type SecretRef struct {
 // String returns name/key.
 func (s SecretRef) String() string { return s.Name + "/" + s.Key }
 
-// Text returns the value, unless it is in a Secret.
-func (v Value) Text() (string, bool) {
-	if v.text == nil {
-		return "", false
-	}
-	return *v.text, true
-}
-
-// Secret returns where the value is, if it is in a Secret.
-func (v Value) Secret() (SecretRef, bool) { return v.secret, v.text == nil }
-
 // String returns the text, "secret name/key", or "hidden".
 func (v Value) String() string {
 	switch {
@@ -207,9 +189,6 @@ func (v Value) String() string {
 		return *v.text
 	}
 }
-
-// GoString returns [Value.String].
-func (v Value) GoString() string { return v.String() }
 
 // Format prints [Value.String], whatever the verb.
 func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }

@@ -73,13 +73,7 @@ func (l Level) Off() []Method { return l.with(Off) }
 func (l Level) On() []Method { return l.with(On) }
 
 func (l Level) with(a Action) []Method {
-	var found []Method
-	for _, m := range l {
-		if m.Action == a {
-			found = append(found, m)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(l), func(m Method) bool { return m.Action != a })
 }
 
 // Action is a command to a device.
@@ -150,8 +144,10 @@ type Argument struct {
 
 // Hash identifies the plug and how it is reached. Fields that are not encoded do not count, and a
 // password counts as in [Plan].Hash.
-func (d *Device) Hash() string {
-	encoded, err := json.Marshal(d)
+func (d *Device) Hash() string { return hash(d) }
+
+func hash(v any) string {
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // impossible for strings and lists
 	}
@@ -164,27 +160,22 @@ func (d *Device) Hash() string {
 func (d *Device) Target(node string, secret func(SecretRef) ([]byte, bool)) (agent.Target, error) {
 	values := map[string]string{}
 	for _, a := range d.Arguments {
-		value, plain := a.Value.Text()
-		if !plain {
-			ref, _ := a.Value.Secret()
-			content, found := secret(ref)
-			if !found {
-				return agent.Target{}, fmt.Errorf("config: %s: %s: secret %v is missing", d.Key, a.Name, ref)
-			}
-			value = withoutNewline(string(content))
-			switch flaw := badText(value); {
-			case flaw != "":
-				return agent.Target{}, fmt.Errorf(
-					"config: %s: %s: secret %v must be one line of UTF-8 text (got %s)",
-					d.Key,
-					a.Name,
-					ref,
-					flaw,
-				)
-			case value == "" || len(a.Name)+len(`=""`)+len(value) > maxLine:
-				return agent.Target{}, fmt.Errorf("config: %s: %s: secret %v must have from 1 to %d bytes (got %d)",
-					d.Key, a.Name, ref, maxLine-len(a.Name)-len(`=""`), len(value))
-			}
+		if a.Value.text != nil {
+			values[a.Name] = *a.Value.text
+			continue
+		}
+		content, found := secret(a.Value.secret)
+		value, longest, broken := withoutNewline(string(content)), maxLine-len(a.Name)-len(`=""`), ""
+		switch flaw := badText(value); {
+		case !found:
+			broken = "is missing"
+		case flaw != "":
+			broken = "must be one line of UTF-8 text (got " + flaw + ")"
+		case value == "" || len(value) > longest:
+			broken = fmt.Sprintf("must have from 1 to %d bytes (got %d)", longest, len(value))
+		}
+		if broken != "" {
+			return agent.Target{}, fmt.Errorf("config: %s: %s: secret %v %s", d.Key, a.Name, a.Value.secret, broken)
 		}
 		values[a.Name] = value
 	}
@@ -202,7 +193,7 @@ func withoutNewline(s string) string {
 func (p Plan) Devices() []*Device {
 	var devices []*Device
 	seen := map[string]bool{}
-	for _, level := range p.levels() {
+	for _, level := range slices.Concat(p.Isolation, p.PowerManagement, []Level{p.Recovery}) {
 		for _, m := range level {
 			if m.Device != nil && !seen[m.Device.Key] {
 				seen[m.Device.Key] = true
@@ -218,13 +209,6 @@ func (p Plan) Claimed() []*Device {
 	return slices.DeleteFunc(p.Devices(), func(d *Device) bool { return !d.claimed })
 }
 
-func (p Plan) levels() []Level {
-	var levels []Level
-	levels = append(levels, p.Isolation...)
-	levels = append(levels, p.PowerManagement...)
-	return append(levels, p.Recovery)
-}
-
 // hash returns the hash of the plan. Of a password, only its existence counts.
 func (p Plan) hash() string {
 	plugs := func(levels []Level) (off []Level) {
@@ -235,10 +219,5 @@ func (p Plan) hash() string {
 		}
 		return off
 	}
-	encoded, err := json.Marshal([2][]Level{plugs(p.Isolation), plugs(p.PowerManagement)})
-	if err != nil {
-		panic(err) // impossible for strings, numbers and lists
-	}
-	sum := sha256.Sum256(encoded)
-	return hex.EncodeToString(sum[:])
+	return hash([2][]Level{plugs(p.Isolation), plugs(p.PowerManagement)})
 }

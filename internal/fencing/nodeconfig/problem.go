@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 var (
 	// ErrUnread is matched by an error if an agent or a Secret could not be read. The configuration
 	// may be correct, so an earlier result from the same objects is still valid.
 	ErrUnread = errors.New("config: an agent or a Secret could not be read")
-	// ErrNotConfigured is matched by an error if restart-instance has no fence-method-template-cloud.
-	ErrNotConfigured = errors.New("config: there is no ConfigMap " + cloudTemplate)
+	// ErrNotConfigured is matched by an error if there is no ConfigMap for the node, and none for the
+	// built-in configuration.
+	ErrNotConfigured = errors.New("config: there is no ConfigMap for the node, and no " + cloudTemplate)
 )
 
 // place is a position in a configuration. key is the data key of the ConfigMap, and line the line in
@@ -33,6 +35,9 @@ func (p problem) Error() string { return p.text }
 
 func (p problem) Unwrap() error { return p.cause }
 
+// maxShown is the maximum length of a value in an error.
+const maxShown = 80
+
 func (p place) problem(cause error, rule, value string) problem {
 	text := p.object
 	if p.key != "" {
@@ -42,8 +47,11 @@ func (p place) problem(cause error, rule, value string) problem {
 		text += fmt.Sprintf(":%d", p.line)
 	}
 	text += ": " + rule
-	if value != "" {
-		text += fmt.Sprintf(" (got %s)", shorten(value))
+	switch {
+	case utf8.RuneCountInString(value) > maxShown:
+		text += fmt.Sprintf(" (got %.*q...)", maxShown, value)
+	case value != "":
+		text += fmt.Sprintf(" (got %q)", value)
 	}
 	return problem{text, cause}
 }
@@ -62,16 +70,6 @@ func unique(errs []error) []error {
 		}
 	}
 	return first
-}
-
-// maxShown is the maximum length of a value in an error.
-const maxShown = 80
-
-func shorten(value string) string {
-	if runes := []rune(value); len(runes) > maxShown {
-		return fmt.Sprintf("%q...", string(runes[:maxShown]))
-	}
-	return fmt.Sprintf("%q", value)
 }
 
 // nearest adds the most similar known name to a rule, if there is one.

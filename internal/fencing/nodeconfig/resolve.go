@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -20,12 +19,11 @@ type Namespace struct {
 	// fencing are ignored.
 	ConfigMaps map[string]map[string]string
 	// SecretKeys returns the keys of a Secret of the namespace. An error that matches
-	// [fs.ErrNotExist] means that there is no such Secret. Any other error means that it is
-	// unknown, which is a problem of the nodes whose configuration refers to it. If nil, there are
-	// no Secrets. Only [Device.Target] asks for values.
+	// [io/fs.ErrNotExist] means that there is no such Secret. Any other error means that it is
+	// unknown, which is a problem of the nodes whose configuration refers to it. Only [Device.Target]
+	// asks for values. Required.
 	SecretKeys func(name string) (keys []string, err error)
-	// Agent returns the metadata of an agent, with errors as for SecretKeys. If nil, there are no
-	// agents.
+	// Agent returns the metadata of an agent, with errors as for SecretKeys. Required.
 	Agent func(name string) (agent.Metadata, error)
 	// StrictSecrets turns the warning about a password outside of a Secret into an error.
 	StrictSecrets bool
@@ -82,15 +80,6 @@ func (r *Resolution) Plan(node string) (Plan, error) {
 	return plan, nil
 }
 
-// Object returns the name of the ConfigMap of a node, even if it is invalid, or [BuiltIn] without
-// one. It returns "" for a node that was not resolved.
-func (r *Resolution) Object(node string) string {
-	if s := r.subjects[node]; s != nil {
-		return s.object
-	}
-	return ""
-}
-
 // Validate returns the errors of all nodes, each once. Objects without a node and unused templates
 // are not checked.
 func (r *Resolution) Validate() error { return errors.Join(r.problems...) }
@@ -110,6 +99,11 @@ type text struct {
 	problems []error
 }
 
+func (f *source) has(object string) bool {
+	_, exists := f.ConfigMaps[object]
+	return exists
+}
+
 // text parses a data key of an object, once.
 func (f *source) text(object, key string) text {
 	at := place{object: object, key: key}
@@ -126,10 +120,7 @@ func (f *source) agent(name string) *knownAgent {
 	if known := f.agents[name]; known != nil {
 		return known
 	}
-	metadata, err := agent.Metadata{}, error(fs.ErrNotExist)
-	if f.Agent != nil {
-		metadata, err = f.Agent(name)
-	}
+	metadata, err := f.Agent(name)
 	metadata.Name = name
 	f.agents[name] = index(metadata)
 	f.agents[name].err = err
@@ -148,14 +139,21 @@ type subject struct {
 	problems, warnings []error
 }
 
-func (s *subject) problem(at place, rule, value string) { s.problemBecause(nil, at, rule, value) }
-
-func (s *subject) problemBecause(cause error, at place, rule, value string) {
-	s.problems = append(s.problems, at.problem(cause, rule, value))
+func (s *subject) problem(at place, rule, value string) {
+	s.problems = append(s.problems, at.problem(nil, rule, value))
 }
 
 func (s *subject) warning(at place, rule, value string) {
 	s.warnings = append(s.warnings, at.problem(nil, rule, value))
+}
+
+// required returns the valid entries of a data key that an object must have.
+func (s *subject) required(object, key string) ([]entry, bool) {
+	if _, exists := s.from.ConfigMaps[object][key]; !exists {
+		s.problem(place{object: object}, "data key "+key+" is required", "")
+		return nil, false
+	}
+	return s.text(object, key), true
 }
 
 // text returns the valid entries of a data key. The errors of the others are the node's.
@@ -182,19 +180,16 @@ func (s *subject) read() {
 // because any kubelet can set the type of its Node, and could otherwise prevent the fence of all
 // nodes of a type.
 func checkTypes(subjects []*subject) {
-	types := map[string]map[string]bool{}
+	types := map[string][]string{}
 	for _, s := range subjects {
-		if name := s.node.typeObject(); name == s.object && s.general {
-			if types[name] == nil {
-				types[name] = map[string]bool{}
-			}
-			types[name][s.node.Type] = true
+		if t := s.node.Type; s.general && s.node.typeObject() == s.object && !slices.Contains(types[s.object], t) {
+			types[s.object] = append(types[s.object], t)
 		}
 	}
 	for _, s := range subjects {
 		if values := types[s.object]; s.general && len(values) > 1 {
 			s.warning(place{object: s.object}, "object must be for one value of the label type",
-				strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+				strings.Join(slices.Sorted(slices.Values(values)), ", "))
 		}
 	}
 }

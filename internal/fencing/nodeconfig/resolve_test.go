@@ -471,6 +471,12 @@ func TestUnknownNode(t *testing.T) {
 	_, err = nodeconfig.Resolve(nodeconfig.Namespace{}, []nodeconfig.Node{{Name: "w1"}}).Plan("w1")
 	expect(t, []string{"built-in/config.properties:3: restart-instance needs a ConfigMap " +
 		"fence-method-template-cloud"}, parts(err))
+	require.ErrorIs(t, err, nodeconfig.ErrNotConfigured)
+	objects := map[string]map[string]string{"fence-config-node-w1": nothing("w1")}
+	changes{{settings, "power_management=", "power_management=restart-instance"}}.apply(t, objects)
+	_, err = nodeconfig.Resolve(namespace(objects), []nodeconfig.Node{{Name: "w1"}}).Plan("w1")
+	require.Error(t, err)
+	assert.NotErrorIs(t, err, nodeconfig.ErrNotConfigured, "the node has a ConfigMap")
 }
 
 // A silent agent or a forbidden Secret affects only the nodes that need it.

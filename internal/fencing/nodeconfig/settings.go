@@ -9,18 +9,10 @@ import (
 	"time"
 )
 
-// Defaults and limits of config.properties.
+// Limits of config.properties.
 const (
-	defaultNotReadyFor  = 30 * time.Second
-	defaultPowerWait    = 5 * time.Minute
-	defaultBootGrace    = 10 * time.Minute
-	defaultKdumpTimeout = 5 * time.Minute
-	defaultRetries      = 3
-	defaultRestarts     = 1
-
 	maxDuration = 24 * time.Hour
 	maxCount    = 100
-	maxLevel    = 9
 )
 
 var requiredSettings = []string{"node_name", isolation, powerManagement, recovery}
@@ -34,9 +26,8 @@ var knownSettings = append([]string{
 func (s *subject) readSettings(entries []entry) {
 	s.plan = Plan{
 		Node: s.node.Name, Object: s.object,
-		PowerOn: Always, NotReadyFor: cmp.Or(s.from.NotReadyFor, defaultNotReadyFor), PowerWait: defaultPowerWait,
-		BootGrace: defaultBootGrace, Retries: defaultRetries, Restarts: defaultRestarts,
-		KdumpTimeout: defaultKdumpTimeout,
+		PowerOn: Always, NotReadyFor: cmp.Or(s.from.NotReadyFor, 30*time.Second), PowerWait: 5 * time.Minute,
+		BootGrace: 10 * time.Minute, Retries: 3, Restarts: 1, KdumpTimeout: 5 * time.Minute,
 	}
 	lines := map[string]int{}
 	var steps []step

@@ -17,18 +17,9 @@ const (
 
 // builtInMethods are done in the cluster, except RestartInstance.
 var builtInMethods = []string{
-	MarkUnschedulable,
-	MarkSchedulable,
-	Cordon,
-	Uncordon,
-	RestartInstance,
-	CleanPods,
-	OutOfService,
-	DetachVolumes,
+	MarkUnschedulable, MarkSchedulable, Cordon, Uncordon, RestartInstance, CleanPods, OutOfService, DetachVolumes,
 	DeleteNode,
 }
-
-func isBuiltIn(method string) bool { return slices.Contains(builtInMethods, method) }
 
 // step is the value of a step or of one of its fallback levels, whose number is 2 or more.
 type step struct {
@@ -40,14 +31,11 @@ type step struct {
 
 // stepOf splits a key.
 func stepOf(key string) (name string, number int, ok bool) {
-	name, suffix, fallback := strings.Cut(key, ".")
-	switch {
-	case !fallback:
-		return name, 1, name == isolation || name == powerManagement || name == recovery
-	case name != powerManagement, len(suffix) != 1 || suffix[0] < '2' || suffix[0] > '0'+maxLevel:
-		return "", 0, false
+	n, fallback := strings.CutPrefix(key, powerManagement+".")
+	if fallback && len(n) == 1 && '2' <= n[0] && n[0] <= '9' {
+		return powerManagement, int(n[0] - '0'), true
 	}
-	return name, int(suffix[0] - '0'), true
+	return key, 1, key == isolation || key == powerManagement || key == recovery
 }
 
 func (s *subject) readSteps(steps []step) {
@@ -79,19 +67,12 @@ func (s *subject) readSteps(steps []step) {
 	}
 }
 
-// planned is a method of a level.
-type planned struct {
-	Method
-	// implied is the on of a restart, which comes last.
-	implied bool
-}
-
 func (s *subject) readLevel(st step) Level {
 	if strings.Contains(st.value, ",") {
 		s.problem(st.at, "methods must be separated by blanks", st.value)
 		return nil
 	}
-	var methods []planned
+	var methods Level
 	seen, complete := map[string]bool{}, true
 	for _, written := range strings.FieldsFunc(st.value, func(r rune) bool { return r == ' ' || r == '\t' }) {
 		name := methodName(written)
@@ -116,22 +97,25 @@ func (s *subject) readLevel(st step) Level {
 	var level Level
 	for _, implied := range []bool{false, true} {
 		for _, m := range methods {
-			if m.implied == implied && (m.Action != On || st.step != powerManagement || s.plan.PowerOn != Never) {
-				level = append(level, m.Method)
+			if s.implied(m) == implied && (m.Action != On || st.step != powerManagement || s.plan.PowerOn != Never) {
+				level = append(level, m)
 			}
 		}
 	}
 	return level
 }
 
+// implied reports whether a method is the on of a restart, which comes last.
+func (s *subject) implied(m Method) bool { return m.Action == On && len(s.methods[m.Name].actions) > 1 }
+
 // plannedAs expands a method of a step. It returns nil if the method is unknown.
-func (s *subject) plannedAs(st step, name, written string) []planned {
+func (s *subject) plannedAs(st step, name, written string) (methods Level) {
 	d := s.methods[name]
 	switch {
 	case name == RestartInstance:
 		d = s.restart(st.at)
-	case isBuiltIn(name):
-		return []planned{{Method: Method{Name: name, MustSucceed: true}}}
+	case slices.Contains(builtInMethods, name):
+		return Level{{Name: name, MustSucceed: true}}
 	case d == nil:
 		s.problem(st.at, nearest("method must be built in or defined as "+methodPrefix+name, name,
 			slices.Concat(builtInMethods, slices.Collect(maps.Keys(s.methods)))), written)
@@ -141,15 +125,14 @@ func (s *subject) plannedAs(st step, name, written string) []planned {
 	if st.step == powerManagement && !d.mustSucceed {
 		s.problem(st.at, "method must succeed in power management: its template has must_success=no", written)
 	}
-	var methods []planned
-	for i, action := range d.actions {
-		methods = append(methods, planned{Method{name, action, d.device, d.mustSucceed}, i > 0})
+	for _, action := range d.actions {
+		methods = append(methods, Method{name, action, d.device, d.mustSucceed})
 	}
 	return methods
 }
 
 // checkStep finds methods in the wrong step.
-func (s *subject) checkStep(st step, methods []planned) {
+func (s *subject) checkStep(st step, methods Level) {
 	for i, m := range methods {
 		switch {
 		case st.step == isolation && m.Action == On:
@@ -170,7 +153,7 @@ func (s *subject) checkStep(st step, methods []planned) {
 
 // checkTwins finds methods of a level that do the same to one plug. One of them was meant for
 // another plug, such as the second feed of a machine, which would keep its power unnoticed.
-func (s *subject) checkTwins(st step, methods []planned) {
+func (s *subject) checkTwins(st step, methods Level) {
 	seen := map[string]string{}
 	for _, m := range methods {
 		if m.Device == nil {
@@ -184,31 +167,36 @@ func (s *subject) checkTwins(st step, methods []planned) {
 	}
 }
 
+// plugs returns the names of methods by their plugs, and whether each method has one.
+func plugs(methods []Method) (names map[string]string, complete bool) {
+	names, complete = map[string]string{}, true
+	for _, m := range methods {
+		if m.Device != nil {
+			names[m.Device.Key] = m.Name
+		}
+		complete = complete && m.Device != nil
+	}
+	return names, complete
+}
+
 // checkPower checks that a level switches off everything that it switches on, in this order. If the
 // methods are incomplete, which is an error already, a missing one is not reported.
-func (s *subject) checkPower(st step, methods []planned, complete bool) {
-	off, on, firstOn := map[string]string{}, map[string]string{}, ""
+func (s *subject) checkPower(st step, methods Level, complete bool) {
+	firstOn := ""
 	for _, m := range methods {
 		switch {
 		case m.Action == Off && firstOn != "":
 			s.problem(st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
-		case m.Action == On && !m.implied:
+		case m.Action == On && !s.implied(m):
 			firstOn = cmp.Or(firstOn, m.Name)
 		}
-		switch {
-		case m.Action == "":
-		case m.Device == nil:
-			complete = false
-		case m.Action == Off:
-			off[m.Device.Key] = m.Name
-		default:
-			on[m.Device.Key] = m.Name
-		}
 	}
-	if !complete {
+	off, allOff := plugs(methods.Off())
+	on, allOn := plugs(methods.On())
+	switch {
+	case !complete || !allOff || !allOn:
 		return
-	}
-	if len(off) == 0 {
+	case len(off) == 0:
 		s.problem(st.at, "power management must switch something off, or be empty", strings.TrimSpace(st.value))
 		return
 	}
@@ -228,12 +216,7 @@ func (s *subject) checkPower(st step, methods []planned, complete bool) {
 // checkIsolation finds devices of the isolation step that recovery does not switch on again, or
 // that power management could not switch off.
 func (s *subject) checkIsolation(steps []step) {
-	on, complete := map[string]bool{}, true
-	for _, m := range s.plan.Recovery.On() {
-		if complete = complete && m.Device != nil; complete {
-			on[m.Device.Key] = true
-		}
-	}
+	on, complete := plugs(s.plan.Recovery.On())
 	isolated := map[string]bool{}
 	for _, st := range steps {
 		for _, m := range st.level.Off() {
@@ -241,7 +224,7 @@ func (s *subject) checkIsolation(steps []step) {
 				continue
 			}
 			isolated[m.Device.identity] = true
-			if complete && !on[m.Device.Key] && s.plan.PowerOn != Never {
+			if complete && on[m.Device.Key] == "" && s.plan.PowerOn != Never {
 				s.problem(st.at, "what isolation switches off must be switched on by recovery, but for power_on=never",
 					m.Name)
 			}
