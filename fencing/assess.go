@@ -66,7 +66,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 	if _, err := t.plans.flaws(ctx); err != nil {
 		return nil, err
 	}
-	nodes, _ := t.state.namespace(c.config.Namespace)
+	nodes, _ := t.state.namespace()
 	var all []Assessment
 	for _, n := range nodes {
 		if !t.state.selected(n) {

@@ -75,7 +75,7 @@ func (c *checks) watch(ctx context.Context) {
 	defer all.Wait()
 	defer c.survey.leave()
 	for {
-		nodes, _ := c.state.namespace(c.config.Namespace)
+		nodes, _ := c.state.namespace()
 		c.forget(nodes)
 		flaws := c.survey.take(ctx, nodes)
 		for _, n := range nodes {

@@ -87,9 +87,9 @@ func (c *clusterState) paused() string {
 }
 
 // namespace returns the nodes, and the ConfigMaps of the namespace, sorted by name.
-func (c *clusterState) namespace(namespace string) ([]*corev1.Node, []*corev1.ConfigMap) {
+func (c *clusterState) namespace() ([]*corev1.Node, []*corev1.ConfigMap) {
 	nodes, _ := c.nodeLister.List(labels.Everything()) // a lister of an informer has no errors
-	configMaps, _ := c.configMaps.ConfigMaps(namespace).List(labels.Everything())
+	configMaps, _ := c.configMaps.ConfigMaps(c.config.Namespace).List(labels.Everything())
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(configMaps, func(a, b *corev1.ConfigMap) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes, configMaps

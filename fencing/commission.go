@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -121,10 +120,11 @@ func (c *commissions) ask(ctx context.Context, node string, annotation *string) 
 	if err != nil && !absent(err, node) {
 		return "", err
 	}
-	if err != nil {
-		record = nil
+	incident := int64(1)
+	if record != nil {
+		incident = record.Status.Incident + 1
 	}
-	asked := n.Status.NodeInfo.BootID + "/" + next(record)
+	asked := fmt.Sprintf("%s/%d", n.Status.NodeInfo.BootID, incident)
 	if annotation != nil {
 		if value, ok := n.Annotations[v1alpha1.AnnotationCommission]; !ok || value != *annotation {
 			return "", errTaken
@@ -150,14 +150,6 @@ func (c *commissions) ask(ctx context.Context, node string, annotation *string) 
 	c.state.observeRecord(record)
 	c.tasks.wake(node)
 	return asked, nil
-}
-
-// next returns the number of a record's next incident.
-func next(record *v1alpha1.NodeFence) string {
-	if record == nil {
-		return "1"
-	}
-	return strconv.FormatInt(record.Status.Incident+1, 10)
 }
 
 // refusal returns everything that prevents a commission, or nil.
@@ -186,9 +178,7 @@ func (c *commissions) refusal(ctx context.Context, n *corev1.Node, record *v1alp
 	case record.Annotations[v1alpha1.AnnotationStop] != "", record.Annotations[v1alpha1.AnnotationPaused] == "true":
 		bad("its last record %s says that nothing is to be done, by an annotation", record.Name)
 	}
-	if err := prepared(ctx, c.client, n); err != nil {
-		wrong = append(wrong, err)
-	}
+	wrong = append(wrong, prepared(ctx, c.client, n))
 	plan, err := c.plans.plan(ctx, n.Name, "")
 	if err == nil {
 		_, err = c.config.flow(plan, unknown)
@@ -202,10 +192,10 @@ func (c *commissions) refusal(ctx context.Context, n *corev1.Node, record *v1alp
 			bad("%s", gate.Message)
 		}
 	}
-	if len(wrong) == 0 {
-		return nil
+	if err := errors.Join(wrong...); err != nil {
+		return fmt.Errorf("%w: node %s: %w", ErrRefused, n.Name, err)
 	}
-	return fmt.Errorf("%w: node %s: %w", ErrRefused, n.Name, errors.Join(wrong...))
+	return nil
 }
 
 // tried reports whether the last incident of a record is the requested commission.
@@ -312,13 +302,13 @@ func (f *fence) announceCommission(reason statemachine.Reason, s *v1alpha1.Statu
 			fmt.Sprintf("incident %d, level %d: %s", s.Incident, s.Level, s.Phase))
 		return
 	}
+	kind, text := corev1.EventTypeNormal, "its power devices are its own"
+	reason = statemachine.Commissioned
 	err := outcome(f.node, s)
 	if err != nil {
-		f.config.nodeEvent(about, corev1.EventTypeWarning, string(statemachine.CommissionFailed), "Commission", err.Error())
-	} else {
-		f.config.nodeEvent(about, corev1.EventTypeNormal, string(statemachine.Commissioned), "Commission",
-			"its power devices are its own")
+		kind, reason, text = corev1.EventTypeWarning, statemachine.CommissionFailed, err.Error()
 	}
+	f.config.nodeEvent(about, kind, string(reason), "Commission", text)
 	if hook := f.config.Hooks.OnCommission; hook != nil {
 		hook(f.node, err)
 	}

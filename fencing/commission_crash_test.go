@@ -101,7 +101,8 @@ var mutations = []mutation.Mutation{
 		Caught: "TestDeadBMCThenPDUsWithDefaultTimes",
 	},
 	{
-		Name: "what cannot be asked is wrong", File: "plancache.go", Old: "case errors.Is(err, nodeconfig.ErrUnread) && last >= 0",
+		Name: "what cannot be asked is wrong", File: "plancache.go",
+		Old: "case errors.Is(err, nodeconfig.ErrUnread) && last >= 0",
 		New: "case false && last >= 0", Caught: "TestConfigurationThatWasGoodStaysSo",
 	},
 	{
@@ -226,7 +227,8 @@ var mutations = []mutation.Mutation{
 		New: "return len(p.Levels) > 0", Caught: "TestCommissionProvesTheDevices",
 	},
 	{
-		Name: "uncommissioned nodes are fenced", File: "fence.go", Old: "target.Unproved = f.state.unproved(f.node, f.plan)",
+		Name: "uncommissioned nodes are fenced", File: "fence.go",
+		Old: "target.Unproved = f.state.unproved(f.node, f.plan)",
 		New: "", Caught: "TestOnlyCommissionedNodesAreFenced",
 	},
 	{

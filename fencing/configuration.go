@@ -130,7 +130,8 @@ func (s *survey) tell(wrong error) {
 	switch {
 	case turned && wrong == nil:
 		s.config.Logger.Info("a node has a usable configuration again")
-		s.config.namespaceEvent(corev1.EventTypeNormal, reasonUsable, "a node has a configuration that can be used again")
+		s.config.namespaceEvent(corev1.EventTypeNormal, reasonUsable,
+			"a node has a configuration that can be used again")
 	case wrong != nil && (turned || time.Since(before.told) >= repeatEventsAfter):
 		s.told = time.Now()
 		if turned {

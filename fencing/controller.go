@@ -279,9 +279,7 @@ func (t *term) watchFailed(ctx context.Context, watch *cache.Reflector, err erro
 
 // end waits until all goroutines have ended. After that, nothing is known.
 func (t *term) end(cancel context.CancelFunc) {
-	t.tasks.close()
-	cancel()
-	t.tasks.ended.Wait()
+	t.tasks.end(cancel)
 	if hook := t.config.Hooks.OnForgotten; hook != nil {
 		for _, node := range t.state.fenced() {
 			hook(node)
@@ -379,11 +377,13 @@ func (t *tasks) wake(node string) {
 	}
 }
 
-// close makes begin and fence start nothing more.
-func (t *tasks) close() {
+// end cancels all goroutines and waits until they have ended. No other one begins.
+func (t *tasks) end(cancel context.CancelFunc) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.closed = true
+	t.mu.Unlock()
+	cancel()
+	t.ended.Wait()
 }
 
 func (t *term) sawNode(object any) {

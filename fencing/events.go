@@ -77,7 +77,8 @@ func (f *fence) reportBlocked() {
 		return
 	}
 	f.alarmed, f.alarmedAt = reason, now
-	f.config.event(f.record, corev1.EventTypeWarning, reason, "Wait", "incident %d of node %s: %s", s.Incident, f.node, text)
+	f.config.event(f.record, corev1.EventTypeWarning, reason, "Wait",
+		"incident %d of node %s: %s", s.Incident, f.node, text)
 }
 
 // gaveUp returns the message about a fence that was given up, or "" if no message is needed: an

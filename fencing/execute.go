@@ -52,7 +52,8 @@ func (f *fence) execute(ctx context.Context, step statemachine.Step) error {
 		})
 	case statemachine.DropAnnotation:
 		if step.Why != "" {
-			f.config.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm", "%s is not taken: %s", step.Key, step.Why)
+			f.config.event(f.record, corev1.EventTypeWarning, "Refused", "Confirm",
+				"%s is not taken: %s", step.Key, step.Why)
 		}
 		return f.change(ctx, step, func(m *metav1.ObjectMeta) { delete(m.Annotations, step.Key) })
 	case statemachine.Delete:

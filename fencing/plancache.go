@@ -111,7 +111,7 @@ func (p *planCache) current(node string) (nodeconfig.Plan, error) {
 // after a while, in the background, so that an agent that does not answer delays no other node. The
 // caller holds the lock.
 func (p *planCache) resolve(ctx context.Context) {
-	nodes, configMaps := p.state.namespace(p.config.Namespace)
+	nodes, configMaps := p.state.namespace()
 	in := inputs{nodes: map[string]nodeconfig.Node{}, maps: map[string]map[string]string{}}
 	for _, n := range nodes {
 		node := nodeconfig.Node{
