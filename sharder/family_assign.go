@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/utils/ptr"
 )
 
 // errRootless means that the root of a child has no owner now. The root will get one, with or
@@ -45,7 +46,7 @@ type ownersSaid struct {
 // controller.
 func (s *session) warnOfOwners(index int, o *metav1.PartialObjectMetadata) {
 	root, n := s.graph.RootRefOf(index, o)
-	if n == 0 || root.Controls() {
+	if n == 0 || ptr.Deref(root.Controller, false) {
 		return
 	}
 	message := protocol.Uncontrolled

@@ -58,7 +58,7 @@ var mutations = []struct {
 		"does not see child", "",
 	},
 	{
-		"a child that has got another root is let go of while there is work on it", "shard/misplaced.go",
+		"a child that has got another root is let go of while there is work on it", "shard/children.go",
 		"	if len(atWork) > 0 ||", "	if len(atWork) < 0 ||",
 		"overlap", "TestSimulatedAdoptions",
 	},

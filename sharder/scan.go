@@ -100,7 +100,7 @@ func (s *session) recordDisplaced(ctx context.Context, left []protocol.Root) {
 		slices.SortFunc(owners, protocol.OwnerEpoch.Compare)
 		settled.Displaced[v.UID] = slices.DeleteFunc(slices.Compact(owners), s.store.ended)
 	}
-	if settled.Size() > protocol.MaxSettled {
+	if len(settled.Encode()) > protocol.MaxSettled {
 		return
 	}
 	s.shrinkHistory(ctx, settled)

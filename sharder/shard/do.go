@@ -106,7 +106,7 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (workRequest, error)
 		}
 		q.at, q.childResources = at, root.ChildResources
 	}
-	s.asked[q.at.Resource].note()
+	s.roots[q.at.Resource].asked.note()
 	if ctx.Err() != nil {
 		return workRequest{}, s.refused(q.at, fmt.Errorf("%w: %w", ErrNotMine, context.Cause(ctx)))
 	}
@@ -116,11 +116,8 @@ func (s *Shard) admissible(ctx context.Context, obj Object) (workRequest, error)
 func (s *Shard) refused(at protocol.Address, err error) error {
 	s.config.Hooks.refused(at, err)
 	if errors.Is(err, errNoCache) {
-		if _, said := s.cacheless.LoadOrStore(at.Resource, true); !said {
-			s.config.Logger.Warn(
-				"work is refused, and stays so if no such cache comes", zap.Stringer("object", at), zap.Error(err),
-			)
-		}
+		s.warnOnce("work is refused, and stays so if no such cache comes", at.Resource.GroupResource(),
+			zap.Stringer("object", at), zap.Error(err))
 	}
 	return err
 }

@@ -77,8 +77,8 @@ func (s *Shard) advanceDrain(
 			s.tracker.clearFloor(at, known.floor)
 			return 0, nil
 		case protocol.StopAdmission:
-			s.tracker.startClosing(at, time.Now())
-		case protocol.ResumeAdmission, protocol.AckSeen:
+			s.tracker.advance(at, protocol.Closing, "")
+		case protocol.ResumeAdmission:
 			s.tracker.advance(at, protocol.Accepting, "")
 		case protocol.AwaitWork:
 			if h.AtWork { // its end triggers the next look
@@ -107,7 +107,7 @@ func (s *Shard) advanceDrain(
 
 // selects reports whether the ring distributes a root with these labels.
 func (s *Shard) selects(resource schema.GroupVersionResource, root metav1.Object) bool {
-	selector := s.selectors[resource]
+	selector := s.roots[resource].selector
 	return selector == nil || selector.Matches(labels.Set(root.GetLabels()))
 }
 
@@ -119,7 +119,7 @@ func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known w
 		return !s.selects(at.Resource, root)
 	}
 	moved := known.drainState == protocol.Accepting && known.floor != ""
-	return s.selectors[at.Resource] != nil && !moved
+	return s.roots[at.Resource].selector != nil && !moved
 }
 
 // acknowledge states that this process does not work on a root, and will not. It hands the root to
@@ -127,11 +127,12 @@ func (s *Shard) mayBeDeselected(at protocol.Address, root metav1.Object, known w
 // selected. The root stays closed until the outcome is known.
 func (s *Shard) acknowledge(ctx context.Context, at protocol.Address, root metav1.Object, deselected bool) error {
 	s.tracker.advance(at, protocol.AckUncertain, "")
-	n := s.marks[at.Resource]
+	resource := s.roots[at.Resource]
+	n := resource.keys
 	patch := n.StripPatch(root)
 	if !deselected {
 		r, _ := n.RecordOf(root)
-		label, next := n.ReleaseRecord(root, r, s.families[at.Resource])
+		label, next := n.ReleaseRecord(root, r, resource.family)
 		patch = n.MergePatch(root.GetUID(), root.GetResourceVersion(), label, false, next)
 	}
 	answer, err := s.patch(ctx, at, patch)

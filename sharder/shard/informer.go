@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -196,11 +197,14 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 	if transform == nil {
 		return i.SharedIndexInformer.SetTransform(nil)
 	}
+	var selector labels.Selector
 	if i.child {
 		transform = preserveOwner(transform)
+	} else {
+		selector = i.shard.roots[i.resource].selector
 	}
-	return i.SharedIndexInformer.SetTransform(preserveRecord(i.shard.keys.Of(i.resource.GroupResource()),
-		i.shard.selectors[i.resource], transform))
+	keys := i.shard.keys.Of(i.resource.GroupResource())
+	return i.SharedIndexInformer.SetTransform(preserveRecord(keys, selector, transform))
 }
 
 // consider queues an object that was added or changed, if it needs a step.
@@ -228,7 +232,7 @@ func (i *informer) considerGone(obj any) {
 	}
 	if o, ok := obj.(metav1.Object); ok {
 		at := protocol.AddressOf(i.resource, o)
-		if i.shard.tracker.knows(at) || i.shard.selectors[i.resource] != nil {
+		if i.shard.tracker.knows(at) || i.shard.roots[i.resource].selector != nil {
 			i.queue.Add(at)
 		}
 	}

@@ -101,12 +101,12 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestATransformKeepsTheOnlyOwner",
 	},
 	{
-		Name: "a child of several owners is stamped", File: "stamp.go",
+		Name: "a child of several owners is stamped", File: "children.go",
 		Old: "	case 1:\n	default:", New: "	case 1, 2:\n	default:",
 		Caught: "TestAChildOfItsOnlyOwnerIsStamped",
 	},
 	{
-		Name: "a resource without an informer is not said", File: "idle.go",
+		Name: "a resource without an informer is not said", File: "check.go",
 		Old: "late := i.term != nil && now", New: "late := i.term == nil && now",
 		Caught: "TestAResourceWithoutAnInformerIsSaid",
 	},
@@ -121,8 +121,8 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAWriteOutsideOfWorkIsWarnedOf",
 	},
 	{
-		Name: "a check passes although no reconciler asks", File: "idle.go",
-		Old: "		case s.asked[r.GVR].missing():", New: "		case false:",
+		Name: "a check passes although no reconciler asks", File: "check.go",
+		Old: "		case s.roots[r.GVR].asked.missing():", New: "		case false:",
 		Caught: "TestAReconcilerThatDoesNotAskFailsTheCheck",
 	},
 	{

@@ -131,23 +131,21 @@ type Shard struct {
 	config   Config
 	keys     protocol.Keys
 	kinds    kinds
-	marks    map[schema.GroupVersionResource]protocol.Keys // of resources of roots
-	families map[schema.GroupVersionResource]bool          // resources that have children
-	// selectors are those of resources of roots, where not all objects are selected.
-	selectors map[schema.GroupVersionResource]labels.Selector
-	tracker   workTracker
-	caches    caches
-	// cacheless are the resources whose missing cache was logged.
-	cacheless sync.Map
-	asked     map[schema.GroupVersionResource]*asked // of resources of roots
-	// uncontrolled are the resources of children without a controller that were logged.
-	uncontrolled sync.Map
-	writable     map[schema.GroupResource]bool // of roots and children
-	// written are the resources whose first write outside of Do was logged.
-	written sync.Map
+	roots    map[schema.GroupVersionResource]*rootResource
+	writable map[schema.GroupResource]bool // of roots and children
+	tracker  workTracker
+	caches   caches
+	said     sync.Map   // the warnings of warnOnce, with their resources
+	idleMu   sync.Mutex // guards rootResource.idle
+}
 
-	idleMu    sync.Mutex
-	idleSince map[schema.GroupVersionResource]idleness // guarded by idleMu
+// rootResource is a resource of roots.
+type rootResource struct {
+	keys     protocol.Keys
+	family   bool            // it has children
+	selector labels.Selector // nil: all objects are selected
+	asked    asked
+	idle     idleness // guarded by Shard.idleMu
 }
 
 // New returns the shard whose heartbeat is this lease. It asks the API server, through mapper, for
@@ -171,10 +169,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	config = config.withDefaults()
 	s := &Shard{
 		metadata: client, lease: lease, config: config, keys: protocol.KeysOf(lease.Ring()),
-		marks: map[schema.GroupVersionResource]protocol.Keys{}, families: map[schema.GroupVersionResource]bool{},
-		selectors: map[schema.GroupVersionResource]labels.Selector{},
-		writable:  map[schema.GroupResource]bool{},
-		asked:     map[schema.GroupVersionResource]*asked{}, idleSince: map[schema.GroupVersionResource]idleness{},
+		roots: map[schema.GroupVersionResource]*rootResource{}, writable: map[schema.GroupResource]bool{},
 	}
 	if err := errors.Join(config.validate(s.keys)...); err != nil {
 		return nil, err
@@ -191,12 +186,11 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	s.kinds = kinds{mapper: mapper, resources: config.Resources, known: map[schema.GroupKind]protocol.Role{}}
 	_ = s.kinds.learn() // unknown ones are logged above
 	for _, r := range config.Resources {
-		s.marks[r.GVR] = s.keys.Of(r.GVR.GroupResource())
-		s.families[r.GVR] = len(r.Children) > 0
+		root := &rootResource{keys: s.keys.Of(r.GVR.GroupResource()), family: len(r.Children) > 0}
 		if r.Selector != nil && !r.Selector.Empty() {
-			s.selectors[r.GVR] = r.Selector
+			root.selector = r.Selector
 		}
-		s.asked[r.GVR] = &asked{}
+		s.roots[r.GVR] = root
 		for _, written := range append([]schema.GroupVersionResource{r.GVR}, r.Children...) {
 			s.writable[written.GroupResource()] = true
 		}
@@ -264,7 +258,7 @@ func (s *Shard) end(ctx context.Context) error {
 func (s *Shard) self(term *shardlease.Term, resource schema.GroupVersionResource) protocol.Self {
 	e := term.Epoch()
 	return protocol.Self{
-		Keys:       s.marks[resource],
+		Keys:       s.roots[resource].keys,
 		OwnerEpoch: protocol.OwnerEpoch{Shard: s.lease.Identity(), LeaseUID: e.LeaseUID, Epoch: e.Number},
 	}
 }
@@ -284,6 +278,13 @@ func (s *Shard) roleOf(o runtime.Object) (protocol.Role, error) {
 		return protocol.Role{}, fmt.Errorf("shard: objects of kind %s are not in Config.Resources", kind)
 	}
 	return k, nil
+}
+
+// warnOnce logs a warning that concerns all objects of a resource only once.
+func (s *Shard) warnOnce(message string, resource schema.GroupResource, fields ...zap.Field) {
+	if _, said := s.said.LoadOrStore([2]string{message, resource.String()}, true); !said {
+		s.config.Logger.Warn(message, fields...)
+	}
 }
 
 // wakeAcknowledger queues a root for another look at its drain.

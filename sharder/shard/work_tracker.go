@@ -159,15 +159,14 @@ func (r *workTracker) onChild(at protocol.Address) (atWork, ended []*workItem) {
 }
 
 // get returns a copy of the state of a root, without its work.
-func (r *workTracker) get(at protocol.Address) workState {
+func (r *workTracker) get(at protocol.Address) (known workState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.roots[at]; e != nil {
-		known := *e
+		known = *e
 		known.atWork, known.ended = nil, nil
-		return known
 	}
-	return workState{}
+	return known
 }
 
 // knows reports whether a change of a root may require a step.
@@ -209,14 +208,6 @@ func (r *workTracker) finish(at protocol.Address) (again bool) {
 	return e.again
 }
 
-// startClosing closes a root: no more work on it is admitted.
-func (r *workTracker) startClosing(at protocol.Address, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.roots[at]
-	e.drainState, e.since = protocol.Closing, now
-}
-
 // inFlight returns how much work on a root has not returned.
 func (r *workTracker) inFlight(at protocol.Address) int {
 	r.mu.Lock()
@@ -233,13 +224,16 @@ func (r *workTracker) cancelWork(at protocol.Address, cause error) {
 	}
 }
 
-// advance sets the drain state of a root, and raises its floor unless floor is empty. Only the
-// caller that begin allowed may call it.
+// advance sets the drain state of a root, and raises its floor unless floor is empty. While the root
+// is not Accepting, no more work on it is admitted. Only the caller that begin allowed may call it.
 func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.roots[at]
 	e.drainState = to
+	if to == protocol.Closing {
+		e.since = time.Now()
+	}
 	if floor != "" && protocol.Reaches(floor, e.floor) {
 		e.floor = floor
 	}

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,7 +52,7 @@ func TestNoWorkBeginsOnARootThatIsClosed(t *testing.T) {
 	p := work(present)
 	require.NoError(t, r.admit(p, showMine))
 	require.True(t, r.begin(here))
-	r.startClosing(here, time.Now())
+	r.advance(here, protocol.Closing, "")
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet)
 	assert.True(t, r.leave(p, false), "somebody waits for the end of the last piece of work")
 	assert.ErrorIs(t, r.admit(work(present), showMine), ErrNotYet)
@@ -76,7 +75,7 @@ func TestTheEndOfWorkIsReportedOnlyIfNoneIsLeft(t *testing.T) {
 	require.NoError(t, r.admit(p, showMine))
 	require.NoError(t, r.admit(q, showMine))
 	require.True(t, r.begin(here))
-	r.startClosing(here, time.Now())
+	r.advance(here, protocol.Closing, "")
 	assert.False(t, r.leave(p, false))
 	assert.True(t, r.leave(q, false))
 }

@@ -99,18 +99,17 @@ type Decision struct {
 	Record *Record
 }
 
-// writes reports whether the verb writes the object.
-func (d Decision) writes() bool {
+// Placed reports whether the decision leaves the root with its owner on the ring, and no other
+// shard with a claim to it.
+func (d Decision) Placed() bool {
 	switch d.Verb {
-	case Assign, Restore, Drain, Withdraw, Probe, Seal, Annul, Gather:
+	case Keep:
 		return true
+	case Assign, Restore, Drain, Withdraw, Probe, Seal, Gather:
+		return !d.Drain
 	}
 	return false
 }
-
-// Placed reports whether the decision leaves the root with its owner on the ring, and no other
-// shard with a claim to it.
-func (d Decision) Placed() bool { return d.Verb == Keep || d.writes() && !d.Drain && d.Verb != Annul }
 
 // Why explains the decision.
 func (d Decision) Why() string {

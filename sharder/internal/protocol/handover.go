@@ -38,12 +38,11 @@ type DrainAction string
 const (
 	DoNothing       DrainAction = "stay put"   // wait for a change
 	StopAdmission   DrainAction = "shut"       // admit no more work
-	ResumeAdmission DrainAction = "reopen"     // the drain was withdrawn
+	ResumeAdmission DrainAction = "reopen"     // the drain was withdrawn, or a cache shows the acknowledgement
 	AwaitWork       DrainAction = "await work" // until it has ended and none of its requests can be carried out
 	CancelWork      DrainAction = "cut work"   // end the context of work that takes too long
 	SendAck         DrainAction = "send"       // acknowledge
 	ReadLive        DrainAction = "read"       // find out whether an acknowledgement was carried out
-	AckSeen         DrainAction = "settled"    // a cache shows the acknowledgement
 	ReturnObject    DrainAction = "send back"  // remove the label: the sharder does not see the object
 )
 
@@ -56,7 +55,7 @@ func (h Handover) NextAction() DrainAction {
 		return ReadLive
 	case AckUnseen:
 		if h.Assignment == AssignedElsewhere {
-			return AckSeen
+			return ResumeAdmission
 		}
 		return DoNothing
 	case Closing:

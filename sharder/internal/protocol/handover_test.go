@@ -74,7 +74,7 @@ func TestAnObjectIsHandedOverWhenNothingOfItIsInFlight(t *testing.T) {
 
 		"acknowledged, not shown":   {Handover{DrainState: AckUnseen, Assignment: AssignedDraining}, DoNothing},
 		"acknowledged, older shown": {Handover{DrainState: AckUnseen, Assignment: AssignedHere}, DoNothing},
-		"acknowledged, shown":       {Handover{DrainState: AckUnseen}, AckSeen},
+		"acknowledged, shown":       {Handover{DrainState: AckUnseen}, ResumeAdmission},
 	} {
 		assert.Equal(t, test.want, test.NextAction(), name)
 	}

@@ -114,9 +114,6 @@ func (h History) OwnerEpochs() []OwnerEpoch {
 	return slices.Compact(all)
 }
 
-// Size is the length of the encoded history in bytes.
-func (h History) Size() int { return len(h.Encode()) }
-
 func (a Displaced) union(other Displaced) Displaced {
 	if len(other) == 0 {
 		return a
@@ -159,7 +156,7 @@ const (
 // object, unless over reports that its epoch has ended.
 func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 	last := len(h.Memberships) - 1
-	if last < 1 || h.Size() <= limit {
+	if last < 1 || len(h.Encode()) <= limit {
 		return h
 	}
 	var known []OwnerEpoch

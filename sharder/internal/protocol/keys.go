@@ -40,6 +40,30 @@ func (n Keys) isRecord(annotation string) bool {
 // ShardOf returns the value of the shard label, or "" without a label.
 func (n Keys) ShardOf(o metav1.Object) string { return o.GetLabels()[n.Shard] }
 
+// CarriesMarks reports whether an object carries a label or annotation of the ring.
+func (n Keys) CarriesMarks(o metav1.Object) bool {
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	for _, key := range []string{n.Shard, n.Drain, n.Seal} {
+		if _, ok := labels[key]; ok {
+			return true
+		}
+	}
+	_, ok := annotations[n.Record]
+	return ok
+}
+
+// OwnerEpochs returns the epochs that may be at work on an object by its record.
+func (n Keys) OwnerEpochs(o metav1.Object) []OwnerEpoch {
+	r, ok := n.RecordOf(o)
+	switch {
+	case !ok:
+		return nil
+	case r.State == StateFree:
+		return r.Left
+	}
+	return append([]OwnerEpoch{r.Owner()}, r.Left...)
+}
+
 // RingProblems returns the rules that the name of a ring breaks. The name is part of label keys and
 // of a ConfigMap's name, and the value of a label.
 func RingProblems(ring string) []string {
@@ -47,12 +71,4 @@ func RingProblems(ring string) []string {
 		return []string{"must be set"}
 	}
 	return validation.IsDNS1123Label(ring)
-}
-
-// shardProblems returns the rules that a shard's identity breaks as the value of a label.
-func shardProblems(shard string) []string {
-	if shard == "" {
-		return []string{"must be set"}
-	}
-	return validation.IsValidLabelValue(shard)
 }

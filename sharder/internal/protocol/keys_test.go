@@ -31,8 +31,8 @@ func TestIllegalNamesOfRingsAreRefused(t *testing.T) {
 }
 
 func TestShardIdentitiesAreLabelValues(t *testing.T) {
-	assert.Empty(t, shardProblems("controller-0"))
+	assert.Empty(t, OwnerEpoch{Shard: "controller-0", Epoch: 1}.problem())
 	for _, shard := range []string{"", "a/b", "a b", "-a", strings.Repeat("a", 64)} {
-		assert.NotEmpty(t, shardProblems(shard), shard)
+		assert.NotEmpty(t, OwnerEpoch{Shard: shard, Epoch: 1}.problem(), shard)
 	}
 }

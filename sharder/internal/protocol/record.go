@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
+	"github.com/cespare/xxhash/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Record states which shard may work on an object. It is the value of the owner annotation. The
@@ -88,22 +90,16 @@ func (c OwnerEpoch) Compare(other OwnerEpoch) int {
 
 // problem describes what is invalid, or returns "".
 func (c OwnerEpoch) problem() string {
-	if problems := shardProblems(c.Shard); len(problems) > 0 {
+	if c.Shard == "" {
+		return `shard: must be set (got "")`
+	}
+	if problems := validation.IsValidLabelValue(c.Shard); len(problems) > 0 {
 		return fmt.Sprintf("shard: %s (got %q)", problems[0], c.Shard)
 	}
 	if c.Epoch < 1 {
 		return fmt.Sprintf("epoch: must be positive (got %d)", c.Epoch)
 	}
 	return ""
-}
-
-// coversChildren reports whether ChildFloor has all these resources, so that their children are
-// with the owner, for caches that have reached it.
-func (r Record) coversChildren(children []schema.GroupVersionResource) bool {
-	return !slices.ContainsFunc(children, func(gvr schema.GroupVersionResource) bool {
-		_, known := r.ChildFloor[gvr.GroupResource().String()]
-		return !known
-	})
 }
 
 // Encode returns the value of the annotation.
@@ -169,4 +165,51 @@ func (n Keys) SuccessorOf(root metav1.Object, r Record) *OwnerEpoch {
 func (n Keys) Draining(o metav1.Object) bool {
 	_, ok := o.GetLabels()[n.Drain]
 	return ok
+}
+
+// The record of an object is in the annotation of its resource. The seal label identifies the value
+// that the ring wrote last.
+//
+// Others copy annotations: the Deployment controller to ReplicaSets at each sync, and kubectl
+// rollout undo back again, which restores what the Deployment carried long ago. The UID in a record
+// tells it from another object's. A copy from another resource does not overwrite the resource's
+// own annotation. The seal tells a record from an earlier one of the same object.
+
+// SealOf returns the value of the seal label for a record.
+func SealOf(value string) string { return strconv.FormatUint(xxhash.Sum64String(value), 16) }
+
+// RecordOf returns the record of an object; ok is false without a valid one.
+func (n Keys) RecordOf(o metav1.Object) (r Record, ok bool) {
+	value := o.GetAnnotations()[n.Record]
+	if !n.carries(o, value) {
+		return Record{}, false
+	}
+	r, err := ParseRecord(value)
+	if err != nil || r.UID != o.GetUID() {
+		return Record{}, false
+	}
+	return r, true
+}
+
+// carries reports whether an object has this value as its record, and the seal for it.
+func (n Keys) carries(o metav1.Object, value string) bool {
+	return o.GetAnnotations()[n.Record] == value && o.GetLabels()[n.Seal] == SealOf(value)
+}
+
+// foreign returns the annotations with records of other objects, which copying may leave behind:
+// after kubectl rollout undo a Deployment has that of a ReplicaSet. Records of the object's owners
+// are not included, because their controllers would restore them.
+func (n Keys) foreign(o metav1.Object) (found []string) {
+	for key, value := range o.GetAnnotations() {
+		if key == n.Record || !n.isRecord(key) {
+			continue
+		}
+		r, err := ParseRecord(value)
+		isOwner := func(owner metav1.OwnerReference) bool { return owner.UID == r.UID }
+		if err != nil || !slices.ContainsFunc(o.GetOwnerReferences(), isOwner) {
+			found = append(found, key)
+		}
+	}
+	slices.Sort(found)
+	return found
 }

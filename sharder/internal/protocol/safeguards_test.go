@@ -26,7 +26,7 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestWhoIsNext",
 	},
 	{
-		Name: "the usual record counts without its seal", File: "seal.go",
+		Name: "the usual record counts without its seal", File: "record.go",
 		Old:    " && o.GetLabels()[n.Seal] == SealOf(value)",
 		New:    "",
 		Caught: "TestAssignmentOfARoot",
