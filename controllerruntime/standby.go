@@ -62,7 +62,9 @@ func (s Standby) Run(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	warm := &warmCache{over: ctx.Done()}
-	process, err := manager.New(s.Config, s.processOptions(warm))
+	options := s.options()
+	options.NewCache = warm.wrap(options.NewCache)
+	process, err := manager.New(s.Config, options)
 	if err != nil {
 		return fmt.Errorf("controllerruntime: make the manager of the process: %w", err)
 	}
@@ -118,12 +120,6 @@ func bookmarked(o cache.Options) bool {
 		each(b.Namespaces)
 	}
 	return all
-}
-
-func (s Standby) processOptions(warm *warmCache) manager.Options {
-	o := s.options()
-	o.NewCache = warm.wrap(o.NewCache)
-	return o
 }
 
 // options are those of all managers. Each gets a copy, because a manager changes the options of its client.

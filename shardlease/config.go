@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/process"
-	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
@@ -195,7 +195,7 @@ func (c Config) validate(hold leasehold.Config) error {
 	review := kube.Review{Package: "shardlease"}
 	hold.Review(&review)
 	review.Value("Ring", c.Ring, validation.IsDNS1123Label(c.Ring))
-	review.Value("Identity", c.Identity, leaseformat.IdentityProblems(c.Identity))
+	review.Value("Identity", c.Identity, shardrecord.IdentityProblems(c.Identity))
 	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
 		review.Value("Labels", key, labelKeyProblems(key))
 		review.Value(fmt.Sprintf("Labels[%q]", key), c.Labels[key], validation.IsValidLabelValue(c.Labels[key]))

@@ -28,7 +28,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/leasehold"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
-	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // defaultReturnWithin is the default of ReturnWithin for claimed names.
@@ -243,7 +242,7 @@ func (c *claimant) offer(leases []coordinationv1.Lease, now time.Time) (o offer)
 		name := ordinalName(c.config.Ring, ordinal)
 		exists[name] = true
 		r := lease.RecordOf(l)
-		switch within := leaseformat.ReturnWithin(l.Annotations[shardrecord.ReturnAnnotation], MaxLeaseDuration); {
+		switch within := shardrecord.ReturnWithin(l.Annotations[shardrecord.ReturnAnnotation], MaxLeaseDuration); {
 		case c.named(name).reclaims(r, c.config.PodUID):
 			o.first = append(o.first, name)
 		case !r.Released():

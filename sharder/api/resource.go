@@ -36,3 +36,9 @@ type Resource struct {
 	// Default: none.
 	Children []schema.GroupVersionResource
 }
+
+// ObjectRef names an object of the ring.
+type ObjectRef struct {
+	GVR             schema.GroupVersionResource
+	Namespace, Name string
+}

@@ -3,7 +3,6 @@ package shard
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,9 +13,6 @@ import (
 
 // caches are the shard's running informers, and its informers of children that may not run yet.
 type caches struct {
-	begins func()      // called when the first informer of roots begins
-	used   atomic.Bool // an informer of roots has begun
-
 	mu      sync.RWMutex
 	running map[schema.GroupVersionResource][]*informer
 }
@@ -48,16 +44,6 @@ func (c *caches) has(resource schema.GroupVersionResource) bool {
 	defer c.mu.RUnlock()
 	return len(c.running[resource]) > 0
 }
-
-// use records that an informer of roots begins.
-func (c *caches) use() {
-	if !c.used.Swap(true) {
-		c.begins()
-	}
-}
-
-// idle reports whether no informer of roots has begun yet, so that nothing can work on an object.
-func (c *caches) idle() bool { return !c.used.Load() }
 
 // begun returns the caches that cover a resource in a namespace and count in this term. Other caches
 // may be older than the term.

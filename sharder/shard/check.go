@@ -67,7 +67,7 @@ func (s *Shard) Check(*http.Request) error {
 }
 
 func (s *Shard) whyIdle() string {
-	if s.caches.idle() {
+	if !s.used.Load() {
 		return noneAtAll
 	}
 	return noInformer

@@ -171,7 +171,9 @@ func (i *informer) run(ctx context.Context) {
 	defer i.queue.ShutDown()
 	defer i.hanging.ShutDown()
 	i.shard.caches.add(i)
-	i.shard.caches.use()
+	if !i.shard.used.Swap(true) {
+		i.shard.begins()
+	}
 	beside.Go(func() { i.follow(ctx) })
 	work := func(queue addressQueue, workers int) {
 		for range workers {

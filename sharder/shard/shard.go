@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -135,8 +136,10 @@ type Shard struct {
 	writable map[schema.GroupResource]bool // of roots and children
 	tracker  workTracker
 	caches   caches
-	said     sync.Map   // the warnings of warnOnce, with their resources
-	idleMu   sync.Mutex // guards rootResource.idle
+	used     atomic.Bool // an informer of roots has begun: before, nothing can work on an object
+	begins   func()      // called when that happens
+	said     sync.Map    // the warnings of warnOnce, with their resources
+	idleMu   sync.Mutex  // guards rootResource.idle
 }
 
 // rootResource is a resource of roots.
@@ -197,7 +200,7 @@ func New(client metadata.Interface, mapper meta.RESTMapper, lease *shardlease.Le
 	}
 	lease.AddReleaseGate(s.end)
 	lease.OnOutside(s.warnOfWrites)
-	s.caches.begins = lease.IdleWhile(s.caches.idle)
+	s.begins = lease.IdleWhile(func() bool { return !s.used.Load() })
 	return s, nil
 }
 

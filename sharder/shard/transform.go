@@ -89,11 +89,8 @@ func restored(all, kept map[string]string) map[string]string {
 	if len(kept) == 0 {
 		return all
 	}
-	merged := maps.Clone(kept)
-	for key, value := range all {
-		if _, ok := kept[key]; !ok {
-			merged[key] = value
-		}
-	}
+	merged := map[string]string{}
+	maps.Copy(merged, all)
+	maps.Copy(merged, kept)
 	return merged
 }

@@ -2,6 +2,7 @@ package shardertest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +30,12 @@ func (r *Ring) Assign(root shard.Object) {
 // to another shard. Afterwards root is as stored.
 func (r *Ring) Drain(root shard.Object) {
 	r.t.Helper()
-	if err := r.drain(root); err != nil {
+	err := r.objects.read(root)
+	if err == nil {
+		root.SetLabels(with(root.GetLabels(), api.DrainLabel(r.Lease.Ring()), protocol.DrainValue))
+		err = r.objects.replace(root)
+	}
+	if err != nil {
 		r.t.Fatalf("shardertest: Drain: %v", err)
 	}
 }
@@ -86,20 +92,9 @@ func (r *Ring) ownerRecord(root types.UID, children []schema.GroupVersionResourc
 	}.Encode(), nil
 }
 
-func (r *Ring) drain(root shard.Object) error {
-	if err := r.objects.read(root); err != nil {
-		return err
-	}
-	root.SetLabels(with(root.GetLabels(), api.DrainLabel(r.Lease.Ring()), "true"))
-	return r.objects.replace(root)
-}
-
 func with(all map[string]string, key, value string) map[string]string {
-	changed := map[string]string{key: value}
-	for k, v := range all {
-		if k != key {
-			changed[k] = v
-		}
-	}
+	changed := map[string]string{}
+	maps.Copy(changed, all)
+	changed[key] = value
 	return changed
 }

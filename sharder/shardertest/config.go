@@ -46,11 +46,12 @@ func (c Config) kinds() *runtime.Scheme {
 		kind.Kind += "List"
 		add(kind, &unstructured.UnstructuredList{})
 	}
+	byName := func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }
 	for _, scheme := range []*runtime.Scheme{c.Scheme, kubernetesscheme.Scheme} {
 		if scheme == nil {
 			continue
 		}
-		for _, kind := range slices.SortedFunc(maps.Keys(scheme.AllKnownTypes()), compareKinds) {
+		for _, kind := range slices.SortedFunc(maps.Keys(scheme.AllKnownTypes()), byName) {
 			if example, err := scheme.New(kind); err == nil {
 				add(kind, example)
 			}
@@ -61,8 +62,6 @@ func (c Config) kinds() *runtime.Scheme {
 	}
 	return all
 }
-
-func compareKinds(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }
 
 func (c Config) mapper(kinds *runtime.Scheme) meta.RESTMapper {
 	if c.Mapper != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
-	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // minLeaseDuration is the shortest D of a shard: two renew intervals of a second, and a margin, in
@@ -165,7 +164,7 @@ func (s *observation) next(now Reading, collectAfter time.Duration) (soonest tim
 	at(s.since, 2*s.patience)
 	if s.lease != nil && s.away(now) {
 		at(s.since,
-			leaseformat.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration))
+			shardrecord.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration))
 	}
 	if s.lease != nil && s.givenUp() {
 		at(s.since, collectAfter)

@@ -9,7 +9,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
-	"github.com/bellwether-k8s/bellwether/shardlease/internal/leaseformat"
 )
 
 // State is the state of a shard. It follows from the versions of its lease, from when they were
@@ -104,7 +103,7 @@ func (s *observation) away(now Reading) bool {
 	if !lease.RecordOf(s.lease).Released() {
 		return false
 	}
-	within := leaseformat.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration)
+	within := shardrecord.ReturnWithin(s.lease.Annotations[shardrecord.ReturnAnnotation], shardlease.MaxLeaseDuration)
 	return within > 0 && s.age(now) < within
 }
 
@@ -127,7 +126,7 @@ func (s *observation) problemOf(l *coordinationv1.Lease) error {
 	if ring, ok := l.Labels[shardlease.RingLabel]; ok && ring != s.ring {
 		errs = append(errs, fmt.Errorf("label %s is %q, not %q", shardlease.RingLabel, ring, s.ring))
 	}
-	for _, problem := range leaseformat.IdentityProblems(l.Name) {
+	for _, problem := range shardrecord.IdentityProblems(l.Name) {
 		errs = append(errs, fmt.Errorf("name: %s (got %q)", problem, l.Name))
 	}
 	if _, err := shardlease.EpochOf(l); err != nil {

@@ -263,8 +263,8 @@ func (w *world) replica(name string, work func(ctx context.Context, object strin
 	r := &replica.Replica{Lease: lease, Elector: elector}
 	r.Shard, err = shard.New(metadata.NewForConfigOrDie(mine), w.mapper, lease, shard.Config{Resources: resources})
 	require.NoError(w.t, err)
-	r.Sharder, err = sharder.New(kubernetes.NewForConfigOrDie(everyones), metadata.NewForConfigOrDie(everyones), w.mapper,
-		sharder.Config{Namespace: namespace, Ring: ring, Resources: resources})
+	r.Sharder, err = sharder.New(kubernetes.NewForConfigOrDie(everyones), metadata.NewForConfigOrDie(everyones),
+		w.mapper, sharder.Config{Namespace: namespace, Ring: ring, Resources: resources})
 	require.NoError(w.t, err)
 	s.world = w
 	s.stop = w.begin(func(ctx context.Context) {

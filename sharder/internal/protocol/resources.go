@@ -45,16 +45,14 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 	var errs []error
 	seen := map[schema.GroupResource]bool{}
 	versions := map[schema.GroupResource]string{} // of children
+	const incomplete = "must have a version and a resource, which is the plural in lower case"
 	for i, r := range resources {
 		bad := func(field, rule string, got any) {
 			errs = append(errs, fmt.Errorf("sharder: Resources[%d].%s: %s (got %v)", i, field, rule, got))
 		}
 		switch gr := r.GVR.GroupResource(); {
 		case r.GVR.Version == "" || r.GVR.Resource == "":
-			bad(
-				"GVR", "must have a version and a resource, which is the plural in lower case",
-				fmt.Sprintf("%q", r.GVR.String()),
-			)
+			bad("GVR", incomplete, fmt.Sprintf("%q", r.GVR.String()))
 		case seen[gr]: // even in another version: the objects are the same
 			bad("GVR", "must not occur twice", gr)
 		default:
@@ -88,13 +86,9 @@ func ValidateResources(resources []api.Resource, n Keys) []error {
 			gr := child.GroupResource()
 			switch version, known := versions[gr]; {
 			case child.Version == "" || child.Resource == "":
-				bad(
-					"Children", "must have a version and a resource, which is the plural in lower case",
-					fmt.Sprintf("%q", child.String()),
-				)
-			case slices.ContainsFunc(
-				r.Children[:k], func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr },
-			):
+				bad("Children", incomplete, fmt.Sprintf("%q", child.String()))
+			case slices.ContainsFunc(r.Children[:k],
+				func(other schema.GroupVersionResource) bool { return other.GroupResource() == gr }):
 				bad("Children", "must not occur twice", gr)
 			case slices.ContainsFunc(resources,
 				func(other api.Resource) bool { return other.GVR.GroupResource() == gr }):
@@ -121,13 +115,8 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 			continue
 		}
 		if !namespaced && len(r.Namespaces) > 0 {
-			errs = append(
-				errs,
-				fmt.Errorf(
-					"sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope, r.GVR.GroupResource(),
-					r.Namespaces,
-				),
-			)
+			errs = append(errs, fmt.Errorf("sharder: Resources[%d].Namespaces: %w: %s is (got %q)", i, ErrScope,
+				r.GVR.GroupResource(), r.Namespaces))
 			continue
 		}
 		if r.Selector == nil {
@@ -143,14 +132,8 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 			case err != nil:
 				missing, complete = append(missing, MappingError(i, "Children", gvr, err)), false
 			case namespaced && !inNamespaces:
-				errs = append(
-					errs,
-					fmt.Errorf(
-						"sharder: Resources[%d].Children: %w: %s have none, %s have", i, ErrDescent,
-						gvr.GroupResource(),
-						r.GVR.GroupResource(),
-					),
-				)
+				errs = append(errs, fmt.Errorf("sharder: Resources[%d].Children: %w: %s have none, %s have", i,
+					ErrDescent, gvr.GroupResource(), r.GVR.GroupResource()))
 			default:
 				root.childResources = append(root.childResources, Resource{
 					Resource:   api.Resource{GVR: gvr, Selector: labels.Everything(), Namespaces: r.Namespaces},
@@ -172,26 +155,24 @@ func Resolve(mapper meta.RESTMapper, resources []api.Resource) (known []Resource
 func LookUp(
 	mapper meta.RESTMapper, gvr schema.GroupVersionResource,
 ) (kind schema.GroupKind, namespaced bool, err error) {
-	kind, namespaced, err = lookUp(mapper, gvr)
+	ask := func() error {
+		found, err := mapper.KindFor(gvr)
+		if err != nil {
+			return err
+		}
+		mapping, err := mapper.RESTMapping(found.GroupKind(), gvr.Version)
+		if err != nil {
+			return err
+		}
+		kind, namespaced = found.GroupKind(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
+		return nil
+	}
+	err = ask()
 	if remembers, ok := mapper.(meta.ResettableRESTMapper); ok && meta.IsNoMatchError(err) {
 		remembers.Reset()
-		kind, namespaced, err = lookUp(mapper, gvr)
+		err = ask()
 	}
 	return kind, namespaced, err
-}
-
-func lookUp(
-	mapper meta.RESTMapper, gvr schema.GroupVersionResource,
-) (kind schema.GroupKind, namespaced bool, err error) {
-	found, err := mapper.KindFor(gvr)
-	if err != nil {
-		return schema.GroupKind{}, false, err
-	}
-	mapping, err := mapper.RESTMapping(found.GroupKind(), gvr.Version)
-	if err != nil {
-		return schema.GroupKind{}, false, err
-	}
-	return found.GroupKind(), mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
 // What can be wrong with the scope of a resource.
