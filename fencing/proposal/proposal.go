@@ -35,18 +35,18 @@ func Automaton(step v1alpha1.Step, stage v1alpha1.Stage) (State, error) {
 	if stage, err = ParseStage(string(stage)); err != nil {
 		return "", err
 	}
+	begun := stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning
+	done := stage == v1alpha1.StageDone
 	switch {
 	case stage == v1alpha1.StageError:
 		return StateError, nil
-	case step == v1alpha1.StepIsolation && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == v1alpha1.StepIsolation && begun:
 		return StateNew, nil
-	case step == v1alpha1.StepIsolation && stage == v1alpha1.StageDone,
-		step == v1alpha1.StepPowerManagement && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == v1alpha1.StepIsolation && done, step == v1alpha1.StepPowerManagement && begun:
 		return StateRunning, nil
-	case step == v1alpha1.StepPowerManagement && stage == v1alpha1.StageDone,
-		step == v1alpha1.StepRecovery && (stage == v1alpha1.StageNew || stage == v1alpha1.StageRunning):
+	case step == v1alpha1.StepPowerManagement && done, step == v1alpha1.StepRecovery && begun:
 		return StateDone, nil
-	case step == v1alpha1.StepRecovery && (stage == v1alpha1.StageDone || stage == v1alpha1.StageFinal):
+	case step == v1alpha1.StepRecovery && (done || stage == v1alpha1.StageFinal):
 		return StateFinal, nil
 	}
 	return "", fmt.Errorf("proposal: status: must not be %s in the step %s", stage, step)
