@@ -153,6 +153,10 @@ type Config struct {
 	occupy func(name string) (release func(), err error) // nil: [process.Lock]
 }
 
+// GuardConfig configures the transports of [Lease.WrapTransport]. Its fields are those of the type of
+// this name in package leaderelection.
+type GuardConfig = leasehold.GuardConfig
+
 // MaxLeaseDuration is the longest LeaseDuration. A lease that names a longer one is Malformed
 // (package shardstate), so that no lease can keep a shard's objects from the others for good.
 const MaxLeaseDuration = time.Hour

@@ -1,12 +1,16 @@
 package shardlease
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -68,4 +72,129 @@ func altered(first, r lease.Record) error {
 			now.Number)
 	}
 	return nil
+}
+
+const (
+	// RingLabel is the label of a shard's Lease with the name of its ring.
+	RingLabel = "ring.bellwether.dev/name"
+
+	// Sharder is the holder of a Lease that a sharder has taken over, whichever process it was. A
+	// shard cannot have this name.
+	Sharder = "bellwether.dev/sharder"
+)
+
+// Epoch is a period in which the assignments of objects to a shard are valid. The record of an
+// object names the shard and the epoch. An epoch outlives terms: if a shard restarts before its
+// lease is taken over, its epoch continues, so that no object moves.
+type Epoch struct {
+	// LeaseUID is the UID of the Lease object.
+	LeaseUID types.UID
+	// Number grows within one Lease object.
+	Number int64
+}
+
+// String formats the epoch for messages.
+func (e Epoch) String() string { return fmt.Sprintf("%s/%d", e.LeaseUID, e.Number) }
+
+// EpochOf returns the epoch in a shard's Lease, or an error with the reason why it has no epoch.
+func EpochOf(l *coordinationv1.Lease) (Epoch, error) {
+	value, ok := l.Annotations[shardrecord.EpochAnnotation]
+	if !ok {
+		return Epoch{}, errors.New("annotation " + shardrecord.EpochAnnotation + " is missing")
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != value {
+		return Epoch{}, fmt.Errorf("annotation %s must be a whole number (got %q)", shardrecord.EpochAnnotation, value)
+	}
+	return Epoch{l.UID, n}, nil
+}
+
+// nextNumber is the number of the epoch that begins when a shard takes its lease over from prior.
+// It stays the same only if prior names the shard itself, because then the lease was neither
+// released nor taken over, and no object has moved. A sharder that takes over keeps the number.
+func nextNumber(prior lease.Record, shard string) (int64, error) {
+	if !prior.Exists() {
+		return 1, nil
+	}
+	e, err := EpochOf(prior.Lease())
+	if err != nil {
+		return 0, err
+	}
+	if prior.Holder() == shard && prior.Ours() {
+		return e.Number, nil
+	}
+	return e.Number + 1, nil
+}
+
+func setEpoch(l *coordinationv1.Lease, number int64) {
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, shardrecord.EpochAnnotation, strconv.FormatInt(number, 10))
+}
+
+// Crash is what a shard's Lease records about the end of an epoch whose process died, or whose
+// Lease was taken over because it was no longer renewed.
+type Crash struct {
+	Epoch Epoch
+	// Complete means that Objects are all objects that the process worked on when it died.
+	// Otherwise it may have worked on others as well, because no supervisor has recorded them, or
+	// they were too many.
+	Complete bool
+	objects  []uint64
+}
+
+// AtWork reports whether the process is known to have worked on an object when it died.
+func (c Crash) AtWork(object types.UID) bool {
+	return slices.Contains(c.objects, shardrecord.DigestOf(object))
+}
+
+// CrashOf returns the last crash that a shard's Lease records. ok is false if it records no crash,
+// or one that cannot be read.
+func CrashOf(l *coordinationv1.Lease) (c Crash, ok bool) {
+	if l == nil {
+		return Crash{}, false
+	}
+	number, objects, found := strings.Cut(l.Annotations[shardrecord.CrashAnnotation], ":")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !found || err != nil {
+		return Crash{}, false
+	}
+	c = Crash{Epoch: Epoch{l.UID, n}, Complete: true}
+	for object := range strings.SplitSeq(objects, ",") {
+		switch digest, err := strconv.ParseUint(object, 16, 64); {
+		case err == nil:
+			c.objects = append(c.objects, digest)
+		case object != "":
+			c.Complete = false
+		}
+	}
+	return c, true
+}
+
+// DrainAnnotation on the Lease of a shard asks the sharder to drain it. The shard gets no objects,
+// and lets go of those that it has, one after the other, each when the work on it has ended. Until
+// then it works on what it still has. The value does not matter. Only the removal of the annotation
+// ends this: it remains for a shard that restarts under its name, unless the shard was away for so
+// long that the sharder has deleted its Lease (sharder.Config.GCPeriod, one hour by default).
+//
+//	kubectl annotate lease <shard> ring.bellwether.dev/drain=
+//
+// If all shards of a ring have the annotation, none is drained.
+const DrainAnnotation = shardrecord.DrainAnnotation
+
+// Drained reports whether an administrator drains the shard of this Lease. l may be nil.
+func Drained(l *coordinationv1.Lease) bool {
+	if l == nil {
+		return false
+	}
+	_, drained := l.Annotations[DrainAnnotation]
+	return drained
+}
+
+// Idle reports whether the shard of this Lease is idle: its process holds the Lease, and nothing in it
+// works on objects. The sharder does not count such a shard as a member of the ring. l may be nil.
+func Idle(l *coordinationv1.Lease) bool {
+	if l == nil {
+		return false
+	}
+	_, idle := l.Annotations[shardrecord.IdleAnnotation]
+	return idle
 }
