@@ -26,7 +26,7 @@ func TestRemovalBySeveralRequestsSaysAllThatItHasRemoved(t *testing.T) {
 		m.Data[key], keys = "x", append(keys, key)
 	}
 	config := Config{Namespace: "ns", Service: "web"}
-	s := ConfigMapStore{}.withDefaults(config).open(fake.NewClientset(m), config)
+	s, _ := ConfigMapStore{}.withDefaults(config).open(fake.NewClientset(m), config)
 	before, err := s.read(t.Context())
 	require.NoError(t, err)
 	next, removed, err := s.remove(t.Context(), before, keys)

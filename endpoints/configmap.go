@@ -81,7 +81,7 @@ func (c ConfigMapStore) problems(config Config) []error {
 	return errs
 }
 
-func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
+func (c ConfigMapStore) open(client kubernetes.Interface, config Config) (store, []string) {
 	s := &configMap{
 		client: client.CoreV1().ConfigMaps(c.Namespace), endpoints: map[string]Endpoint{},
 		name: types.NamespacedName{Namespace: c.Namespace, Name: c.Name},
@@ -90,7 +90,7 @@ func (c ConfigMapStore) open(client kubernetes.Interface, config Config) store {
 		s.endpoints[entryKey(e.Address, e.Port.Number)] = e
 	}
 	s.keys = slices.Sorted(maps.Keys(s.endpoints))
-	return s
+	return s, s.keys
 }
 
 func (c ConfigMapStore) rights() []kube.Right {
@@ -104,8 +104,6 @@ type configMap struct {
 	keys      []string // of this instance, sorted
 	endpoints map[string]Endpoint
 }
-
-func (s *configMap) own() []string { return s.keys }
 
 func (s *configMap) resolution() time.Duration { return time.Second }
 

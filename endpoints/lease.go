@@ -64,19 +64,20 @@ func (l LeaseStore) problems(Config) []error {
 	return errs
 }
 
-func (l LeaseStore) open(client kubernetes.Interface, config Config) store {
+func (l LeaseStore) open(client kubernetes.Interface, config Config) (store, []string) {
 	first := config.endpoints()[0]
 	r := registration{Ports: config.Ports}
 	for _, a := range config.Addresses {
 		r.Addresses = append(r.Addresses, a.String())
 	}
-	return &leases{
+	s := &leases{
 		client: client.CoordinationV1().Leases(l.Namespace), registration: r,
 		service:  types.NamespacedName{Namespace: l.Namespace, Name: config.Service},
 		labels:   labels.Set{serviceLabel: config.Service, namespaceLabel: config.Namespace},
 		name:     config.Namespace + "." + config.Service + "." + entryKey(first.Address, first.Port.Number),
 		duration: int32(min(math.Ceil(config.ExpireAfter.Seconds()), math.MaxInt32)),
 	}
+	return s, []string{s.name}
 }
 
 func (l LeaseStore) rights() []kube.Right {
@@ -121,8 +122,6 @@ type leases struct {
 	registration registration
 	duration     int32
 }
-
-func (s *leases) own() []string { return []string{s.name} }
 
 func (s *leases) resolution() time.Duration { return time.Microsecond }
 

@@ -46,7 +46,6 @@ var (
 // instances.
 type Reconciler struct {
 	config    Config
-	endpoints []Endpoint // of this instance
 	store     store
 	publisher publisher
 	client    kubernetes.Interface
@@ -79,14 +78,14 @@ func New(client kubernetes.Interface, config Config) (*Reconciler, error) {
 		return nil, err
 	}
 	warnOfRateLimit(client, config.Logger)
-	own, store := config.endpoints(), config.Store.open(client, config)
+	store, keys := config.Store.open(client, config)
 	return &Reconciler{
-		config: config, client: client, endpoints: own, store: store,
+		config: config, client: client, store: store,
 		connection:  kube.NewConnection(client.CoreV1().RESTClient()),
 		incarnation: newIncarnation(config),
 		publisher:   publisher{client: client, service: config.service(), legacy: config.PublishEndpoints},
 		expiry: expiry{
-			keys: store.own(), endpoints: own,
+			keys: keys, endpoints: config.endpoints(),
 			maxInterval: config.Interval, interval: config.Interval, expireAfter: config.ExpireAfter,
 		},
 		mayBeStale: true, failures: kube.NewFailures(config.Logger, config.clock),
@@ -131,7 +130,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 			wait = min(wait, firstRetry<<min(failures, 10))
 			failures++
 		}
-		r.sleep(ctx, wait)
+		clock.SleepBy(ctx, r.config.clock, wait)
 	}
 	bounded, cancel := clock.WithTimeout(context.WithoutCancel(ctx), r.config.clock, r.config.WithdrawTimeout)
 	defer cancel()
@@ -140,16 +139,6 @@ func (r *Reconciler) Run(ctx context.Context) error {
 
 // registered reports whether this process has written its entries.
 func (r *Reconciler) registered() bool { return !r.born.IsZero() }
-
-// sleep waits for d or until ctx ends.
-func (r *Reconciler) sleep(ctx context.Context, d time.Duration) {
-	timer := r.config.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	}
-}
 
 // ReconcileOnce runs one round, for programs with their own loop. Call it every [Config].Interval,
 // or three times in the time that [Config].Settings sets, if that is shorter. An instance that
@@ -181,7 +170,7 @@ func (r *Reconciler) withdraw(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() == nil {
-			r.sleep(ctx, firstRetry/4)
+			clock.SleepBy(ctx, r.config.clock, firstRetry/4)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("endpoints: not withdrawn from Service %v: %w", r.config.service(), err)
@@ -251,7 +240,7 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 	var err error
 	for attempt := range attempts {
 		if attempt > 0 {
-			r.sleep(ctx, rand.N(time.Duration(attempt)*conflictPause))
+			clock.SleepBy(ctx, r.config.clock, rand.N(time.Duration(attempt)*conflictPause))
 		}
 		if err = p.run(ctx); !errors.Is(err, errConflict) || ctx.Err() != nil {
 			break
@@ -265,10 +254,8 @@ func (r *Reconciler) round(ctx context.Context, leaving bool) error {
 		kube.SayMissingRights(asking, r.client, r.config.rights(), r.config.Logger)
 		cancel()
 	}
-	if r.config.Hooks.OnRound != nil {
-		p.result.Withdrawing, p.result.Took, p.result.Err = leaving, r.config.clock.Now().SinceAtLeast(begin), err
-		r.config.Hooks.OnRound(p.result)
-	}
+	p.result.Withdrawing, p.result.Took, p.result.Err = leaving, r.config.clock.Now().SinceAtLeast(begin), err
+	call(r.config.Hooks.OnRound, p.result)
 	return err
 }
 
@@ -291,9 +278,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	if d != r.expiry.expireAfter {
 		r.expiry.expireAfter = d
 		r.config.Logger.Info("expiry changed", zap.Duration("expire-duration", d))
-		if r.config.Hooks.OnExpireAfter != nil {
-			r.config.Hooks.OnExpireAfter(d)
-		}
+		call(r.config.Hooks.OnExpireAfter, d)
 	}
 	return nil
 }

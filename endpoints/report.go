@@ -29,6 +29,13 @@ type Hooks struct {
 	OnExpireAfter func(time.Duration)
 }
 
+// call calls a hook that may be nil.
+func call[T any](hook func(T), about T) {
+	if hook != nil {
+		hook(about)
+	}
+}
+
 // Round is the result of one round of a [Reconciler].
 type Round struct {
 	// Withdrawing reports whether the round was meant to withdraw this instance instead of
@@ -96,8 +103,6 @@ func (p *pass) report(v *view) {
 		r.malformed[key] = e.mark
 		r.config.Logger.Warn("ignoring malformed entry", zap.String("entry", key), zap.Error(e.problem))
 		r.event(corev1.EventTypeWarning, "EndpointMalformed", "Ignore", "entry %s is not published: %v", key, e.problem)
-		if r.config.Hooks.OnMalformed != nil {
-			r.config.Hooks.OnMalformed(status)
-		}
+		call(r.config.Hooks.OnMalformed, status)
 	}
 }

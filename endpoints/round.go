@@ -80,12 +80,12 @@ func (p *pass) leave(ctx context.Context, v *view) error {
 	r := p.reconciler
 	var mine []string
 	living := v.living()
-	for _, key := range r.store.own() {
+	for _, key := range r.expiry.keys {
 		if e, exists := living[key]; exists && (r.mayBeStale || r.registered() && e.created.Equal(r.born)) {
 			mine = append(mine, key)
 		}
 	}
-	earlier := r.incarnation.predecessors(living, r.store.own())
+	earlier := r.incarnation.predecessors(living, r.expiry.keys)
 	if len(mine)+len(earlier) > 0 {
 		r.unpublished = true // even if no answer arrives
 	}
@@ -108,7 +108,7 @@ func (p *pass) stay(ctx context.Context, v *view) error {
 			return err
 		}
 	}
-	earlier := r.incarnation.predecessors(v.living(), r.store.own())
+	earlier := r.incarnation.predecessors(v.living(), r.expiry.keys)
 	expired := slices.DeleteFunc(v.expired(), func(key string) bool { return slices.Contains(earlier, key) })
 	return errors.Join(p.remove(ctx, v, nil, earlier, expired), full)
 }
@@ -124,7 +124,7 @@ func (p *pass) remove(ctx context.Context, v *view, mine, earlier, expired []str
 	p.result.Removals += len(removed)
 	if err == nil && len(mine) > 0 {
 		r.config.Logger.Info("withdrawn", zap.Strings("entries", mine))
-		r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn", list(r.endpoints))
+		r.event(corev1.EventTypeNormal, "EndpointWithdrawn", "Withdraw", "%s withdrawn", list(r.expiry.endpoints))
 	}
 	for _, key := range removed {
 		switch {
@@ -144,9 +144,7 @@ func (r *Reconciler) reportExpired(s Status) {
 	r.config.Logger.Info("removed expired instance", zap.String("entry", s.Key), zap.Duration("unchanged", s.Unchanged))
 	r.event(corev1.EventTypeWarning, "EndpointExpired", "Remove", "%s removed: not refreshed for %v",
 		list(s.Endpoints), s.Unchanged.Round(time.Second))
-	if r.config.Hooks.OnExpired != nil {
-		r.config.Hooks.OnExpired(s)
-	}
+	call(r.config.Hooks.OnExpired, s)
 }
 
 // refresh sends the heartbeat.
@@ -155,7 +153,7 @@ func (p *pass) refresh(ctx context.Context, v *view) error {
 	r.mayBeStale = !r.registered()
 	h := heartbeat{r.config.clock.Now().Wall, r.born, r.incarnation.proved()}
 	if !r.registered() {
-		h.born = v.store.birth(r.store.own(), h.wall, r.store.resolution())
+		h.born = v.store.birth(r.expiry.keys, h.wall, r.store.resolution())
 	}
 	next, err := r.store.refresh(ctx, v.store, h)
 	if err != nil {
@@ -164,7 +162,7 @@ func (p *pass) refresh(ctx context.Context, v *view) error {
 	p.result.Heartbeats++
 	v.update(next, r.config.clock.Now())
 	if !r.registered() {
-		r.config.Logger.Info("registered", zap.Strings("entries", r.store.own()))
+		r.config.Logger.Info("registered", zap.Strings("entries", r.expiry.keys))
 	}
 	p.refreshed, r.born, r.mayBeStale = true, h.born, false
 	return nil
@@ -174,7 +172,7 @@ func (p *pass) refresh(ctx context.Context, v *view) error {
 // the others.
 func (p *pass) publish(ctx context.Context, now publication, v *view) error {
 	r := p.reconciler
-	visible := slices.ContainsFunc(v.published, func(e Endpoint) bool { return e.among(r.endpoints) })
+	visible := slices.ContainsFunc(v.published, func(e Endpoint) bool { return e.among(r.expiry.endpoints) })
 	all, ok := v.wanted()
 	if !ok || p.leaving && !visible && !r.unpublished {
 		return nil
@@ -184,9 +182,7 @@ func (p *pass) publish(ctx context.Context, now publication, v *view) error {
 	r.unpublished = r.unpublished && err != nil
 	if writes > 0 && err == nil && !slices.Equal(v.published, all) {
 		r.config.Logger.Info("published", zap.String("endpoints", list(all)))
-		if r.config.Hooks.OnPublished != nil {
-			r.config.Hooks.OnPublished(all)
-		}
+		call(r.config.Hooks.OnPublished, all)
 	}
 	if !p.leaving { // when leaving, a foreign Endpoints object is not a problem
 		err = errors.Join(err, now.conflict)

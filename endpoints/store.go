@@ -24,15 +24,14 @@ type Store interface {
 	// problems returns what is wrong with the store, or with what config would store in it. Each
 	// error names its field.
 	problems(Config) []error
-	open(kubernetes.Interface, Config) store
+	// open also returns the keys of this instance's entries, sorted.
+	open(kubernetes.Interface, Config) (s store, keys []string)
 	rights() []kube.Right
 }
 
 // store is an open [Store]. Each instance has its own entries in it and keeps rewriting them. A
 // write applies only to what was read, and returns errConflict if that has changed.
 type store interface {
-	// own returns the keys of this instance's entries, sorted.
-	own() []string
 	// resolution is that of the times in entries.
 	resolution() time.Duration
 	// read returns all entries. The read is consistent: it contains all earlier writes.

@@ -158,7 +158,7 @@ func (c *claimant) claim(ctx context.Context) (*Lease, error) {
 		case now.SinceAtLeast(c.refused) >= c.config.LeaseDuration:
 			return nil, fmt.Errorf("shardlease: claim a name: %w", err)
 		}
-		c.sleep(ctx, pause.Step())
+		clock.SleepBy(ctx, c.config.Clock, pause.Step())
 	}
 	return nil, fmt.Errorf("shardlease: claim a name: %w", context.Cause(ctx))
 }
@@ -177,15 +177,6 @@ func (c *claimant) sayMissingRights(ctx context.Context) {
 	rights := kube.RightsOn(coordinationv1.Resource("leases"), c.config.Namespace, "",
 		"list", "create", "get", "update", "watch")
 	kube.SayMissingRights(ctx, c.client, rights, c.config.Logger)
-}
-
-func (c *claimant) sleep(ctx context.Context, d time.Duration) {
-	timer := c.config.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	}
 }
 
 // backoff returns the pauses between attempts.
@@ -328,7 +319,7 @@ func (c *claimant) take(ctx context.Context, name string) (*Lease, error) {
 			l.giveUp()
 			return nil, nil
 		}
-		c.sleep(ctx, pause.Step()) // then read whether the request has taken the name
+		clock.SleepBy(ctx, c.config.Clock, pause.Step()) // then read whether the request has taken the name
 	}
 }
 

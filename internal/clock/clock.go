@@ -98,11 +98,14 @@ func (e timeoutError) Error() string {
 func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // Sleep waits for d in real time. It returns false if ctx ends first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
+func Sleep(ctx context.Context, d time.Duration) bool { return SleepBy(ctx, clock.RealClock{}, d) }
+
+// SleepBy is Sleep by the time of c.
+func SleepBy(ctx context.Context, c interface{ NewTimer(time.Duration) Timer }, d time.Duration) bool {
+	timer := c.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-timer.C():
 		return true
 	case <-ctx.Done():
 		return false

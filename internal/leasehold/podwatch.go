@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +106,7 @@ func (w *Witness) attend(ctx context.Context, n lease.PodProcess) {
 		case ctx.Err() == nil:
 			w.failed.Do(func() { w.log.Info("a watch of a holder's Pod failed, retrying", zap.Error(err)) })
 		}
-		if !w.sleep(ctx, delay) {
+		if !clock.SleepBy(ctx, w.clock, delay) {
 			return
 		}
 	}
@@ -149,7 +148,7 @@ func (w *Witness) release(ctx context.Context, n lease.PodProcess) {
 		if left <= 0 {
 			break
 		}
-		if !w.sleep(ctx, min(left, checkInterval)) {
+		if !clock.SleepBy(ctx, w.clock, min(left, checkInterval)) {
 			return
 		}
 	}
@@ -163,19 +162,8 @@ func (w *Witness) release(ctx context.Context, n lease.PodProcess) {
 		case errors.Is(err, lease.ErrTaken):
 			return
 		}
-		if !w.sleep(ctx, pause.Step()) {
+		if !clock.SleepBy(ctx, w.clock, pause.Step()) {
 			return
 		}
-	}
-}
-
-func (w *Witness) sleep(ctx context.Context, d time.Duration) bool {
-	timer := w.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
