@@ -373,46 +373,43 @@ func (c *checks) tryToPublish(ctx context.Context, node string, found readiness)
 	wrong := condition.Reason != reasonDevicesRead
 	conditions := slices.Clone(n.Status.Conditions)
 	i := slices.IndexFunc(conditions, func(old corev1.NodeCondition) bool { return old.Type == condition.Type })
-	var news, turned bool
-	switch {
-	case i < 0: // the first result, and it is good: no Event
-		news, turned = wrong, found.problem != nil
+	news, turned, same := wrong, found.problem != nil, false // a first result that is good is no news
+	if i < 0 {
 		conditions = append(conditions, condition)
-	default:
+	} else {
 		old := conditions[i]
-		news, turned = old.Status != condition.Status || old.Reason != condition.Reason, old.Status != condition.Status
+		turned = old.Status != condition.Status
+		news = turned || old.Reason != condition.Reason
+		same = !news && old.Message == condition.Message
 		if !turned {
 			condition.LastTransitionTime = old.LastTransitionTime
 		}
 		conditions[i] = condition
-		if !news && old.Message == condition.Message {
-			c.tell(n, condition, wrong && c.overdue(node))
-			return nil
+	}
+	if !same {
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/resourceVersion", "value": n.ResourceVersion},
+			{"op": "add", "path": "/status/conditions", "value": conditions},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err = c.client.kube.CoreV1().Nodes().Patch(ctx, node, types.JSONPatchType, patch, metav1.PatchOptions{},
+			"status"); err != nil {
+			return err
 		}
 	}
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/resourceVersion", "value": n.ResourceVersion},
-		{"op": "add", "path": "/status/conditions", "value": conditions},
-	})
-	if err != nil {
-		return err
+	if news || wrong && c.overdue(node) {
+		c.tell(n, condition)
 	}
-	if _, err = c.client.kube.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, patch, metav1.PatchOptions{},
-		"status"); err != nil {
-		return err
-	}
-	c.tell(n, condition, news || wrong && c.overdue(node))
 	if hook := c.config.Hooks.OnFenceReady; hook != nil && turned {
-		hook(n.Name, found.problem)
+		hook(node, found.problem)
 	}
 	return nil
 }
 
 // tell records an Event about the Node.
-func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition, it bool) {
-	if !it {
-		return
-	}
+func (c *checks) tell(n *corev1.Node, condition corev1.NodeCondition) {
 	kind := corev1.EventTypeNormal
 	if condition.Reason != reasonDevicesRead {
 		kind = corev1.EventTypeWarning

@@ -70,8 +70,8 @@ func TestSimulatedDeathsInACommission(t *testing.T) {
 // caught by the test that is about it.
 var mutations = []mutation.Mutation{
 	{
-		Name: "each round is news", File: "checks.go", Old: "|| old.Reason != condition.Reason, ",
-		New:    "|| wrong, ",
+		Name: "each round is news", File: "checks.go", Old: "turned || old.Reason != condition.Reason",
+		New:    "turned || wrong",
 		Caught: "TestChangesOfReadinessAreEvents",
 	},
 	{
