@@ -44,6 +44,10 @@ const (
 	Deny  = policy.Deny  // end the fence: the node must not be fenced
 )
 
+// given returns a configured wait for the policy, to which 0 means the default: the shortest wait
+// takes its place.
+func given(wait time.Duration) time.Duration { return max(wait, 1) }
+
 // Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
 // changes nothing, needs no leadership and may run beside Run. It reads all devices, and watches
 // the nodes for Limits.Observation before it returns.
@@ -92,7 +96,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 		for _, level := range plan.PowerManagement {
 			target.Devices += len(level.Off())
 		}
-		if _, wrong := c.config.flow(plan, unknown); err != nil || wrong != nil {
+		if wrong := c.config.usable(plan); err != nil || wrong != nil {
 			target.ConfigErrors = []string{errors.Join(err, wrong).Error()}
 		} else {
 			a.Unproved = t.state.unproved(n.Name, plan)

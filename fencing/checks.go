@@ -20,7 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -186,11 +186,11 @@ func (c *checks) check(ctx context.Context, n *corev1.Node) {
 
 // inspect reads all devices of a node without any change. The error is about its configuration.
 func (c *checks) inspect(
-	ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, err error,
+	ctx context.Context, n *corev1.Node, plan nodeplan.Plan, err error,
 ) (check, map[string]reading) {
 	result := check{machine: machineOf(n)}
 	if err == nil {
-		_, err = c.config.flow(plan, unknown)
+		err = c.config.usable(plan)
 	}
 	if err != nil {
 		result.problem, result.flawed = err, true
@@ -211,7 +211,7 @@ func (c *checks) inspect(
 }
 
 // read reads a device when it is its turn.
-func (c *checks) read(ctx context.Context, node string, d *nodeconfig.Device) (agent.Power, error) {
+func (c *checks) read(ctx context.Context, node string, d *nodeplan.Device) (agent.Power, error) {
 	end, err := c.devices.turns.take(ctx, d.Queue, false)
 	if err != nil {
 		return agent.PowerUnknown, err
@@ -223,8 +223,8 @@ func (c *checks) read(ctx context.Context, node string, d *nodeconfig.Device) (a
 // contradict compares the readings with whether the node works. A node that has just died is still
 // shown Ready. Only a renewal of its Lease between two readings without power proves a
 // contradiction.
-func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) {
-	off := slices.DeleteFunc(plan.Devices(), func(d *nodeconfig.Device) bool {
+func (c *checks) contradict(ctx context.Context, n *corev1.Node, plan nodeplan.Plan, found map[string]reading) {
+	off := slices.DeleteFunc(plan.Devices(), func(d *nodeplan.Device) bool {
 		return found[d.Key].err != nil || found[d.Key].power != agent.PowerOff
 	})
 	if len(off) == 0 || !ready(n) || !c.outlives(ctx, n.Name) {
@@ -257,7 +257,7 @@ func (c *checks) outlives(ctx context.Context, node string) bool {
 
 // remember stores new knowledge about a node's devices at the Node. A contradiction counts in this
 // process at once, even if it cannot be stored.
-func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
+func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeplan.Plan, found map[string]reading) error {
 	c.mu.Lock()
 	withdrawn := c.of(n.Name).withdrawn
 	for device, r := range found {
@@ -285,25 +285,26 @@ func (c *checks) remember(ctx context.Context, n *corev1.Node, plan nodeconfig.P
 	return node.Annotate(ctx, c.config.requireLeader, v1alpha1.AnnotationSeenOn, string(text))
 }
 
-// known returns a function that reports whether a device of a node was read on while the very
-// machine of the incident worked.
-func (c *checks) known(node string, s *v1alpha1.Status) func(*nodeconfig.Device) bool {
+// known returns the keys of the devices of a node that were read on while the very machine of the
+// incident worked.
+func (c *checks) known(node string, s *v1alpha1.Status, plan nodeplan.Plan) map[string]bool {
 	n, err := c.state.nodeLister.Get(node)
 	if err != nil || n.UID != s.NodeUID || n.Status.NodeInfo.BootID != s.BootID || n.Spec.ProviderID != s.ProviderID {
-		return unknown
+		return nil
 	}
-	seen := seenOf(n)
-	return func(d *nodeconfig.Device) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return seen.has(d) && !c.of(node).withdrawn[d.Key]
+	seen, known := seenOf(n), map[string]bool{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, d := range plan.Devices() {
+		known[d.Key] = seen.has(d) && !c.of(node).withdrawn[d.Key]
 	}
+	return known
 }
 
 // vouch records that a node had its provider ID before any other node: a working node whose devices
 // read on and whose claim is undisputed. If a second node claims it later, the next leader can tell
 // which was first. The API server ensures that a provider ID never changes.
-func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeconfig.Plan, found map[string]reading) error {
+func (c *checks) vouch(ctx context.Context, n *corev1.Node, plan nodeplan.Plan, found map[string]reading) error {
 	claimed := plan.Claimed() // a configuration with an error has no plan
 	if len(claimed) == 0 || !ready(n) {
 		return nil

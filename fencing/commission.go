@@ -21,7 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -181,7 +181,7 @@ func (c *commissions) refusal(ctx context.Context, n *corev1.Node, record *v1alp
 	wrong = append(wrong, prepared(ctx, c.client, n))
 	plan, err := c.plans.plan(ctx, n.Name, "")
 	if err == nil {
-		_, err = c.config.flow(plan, unknown)
+		err = c.config.usable(plan)
 	}
 	target := newCommissionTarget(n.Name, string(n.UID), plan)
 	if err != nil {
@@ -231,7 +231,7 @@ func prepared(ctx context.Context, c client, n *corev1.Node) error {
 }
 
 // newCommissionTarget returns the question for the policy about a commission.
-func newCommissionTarget(node, uid string, plan nodeconfig.Plan) policy.Target {
+func newCommissionTarget(node, uid string, plan nodeplan.Plan) policy.Target {
 	target := policy.Target{Name: node, UID: uid, Act: policy.Commission}
 	for _, level := range plan.PowerManagement {
 		target.Devices += len(level.Off())
@@ -440,7 +440,7 @@ func proofOf(n *corev1.Node) Commissioned {
 }
 
 // switched returns the devices that a level switches off, in the form of ProvedLevel.Devices.
-func switched(level nodeconfig.Level) map[string]string {
+func switched(level nodeplan.Level) map[string]string {
 	all := map[string]string{}
 	for _, m := range level.Off() {
 		all[m.Device.Key] = m.Device.Hash()
@@ -455,10 +455,10 @@ func (p Commissioned) proves(devices map[string]string) bool {
 }
 
 // with returns the proof with one more level. It drops levels that the plan no longer has.
-func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissioned {
+func (p Commissioned) with(proved ProvedLevel, plan nodeplan.Plan) Commissioned {
 	var kept []ProvedLevel
 	for _, l := range p.Levels {
-		same := func(level nodeconfig.Level) bool { return maps.Equal(switched(level), l.Devices) }
+		same := func(level nodeplan.Level) bool { return maps.Equal(switched(level), l.Devices) }
 		if !maps.Equal(l.Devices, proved.Devices) && slices.ContainsFunc(plan.PowerManagement, same) {
 			kept = append(kept, l)
 		}
@@ -468,7 +468,7 @@ func (p Commissioned) with(proved ProvedLevel, plan nodeconfig.Plan) Commissione
 }
 
 // unproved lists the power devices in a node's configuration that are not proved.
-func (c *clusterState) unproved(node string, plan nodeconfig.Plan) (names []string) {
+func (c *clusterState) unproved(node string, plan nodeplan.Plan) (names []string) {
 	var p Commissioned
 	if n, err := c.nodeLister.Get(node); err == nil {
 		p = proofOf(n)
@@ -503,7 +503,7 @@ func (f *fence) writeProof(ctx context.Context, node *cluster.Node) error {
 		if d.Level != s.Level {
 			continue
 		}
-		of, ok := device(f.plan, d.Device)
+		of, ok := f.plan.Device(d.Device)
 		if !ok {
 			return errNotBack
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -56,7 +57,7 @@ func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, err erro
 		plan, err := p.current(node)
 		used.note(plan)
 		if err == nil {
-			_, err = p.config.flow(plan, unknown)
+			err = p.config.usable(plan)
 		}
 		if err != nil {
 			flaws[node] = err
@@ -160,8 +161,8 @@ func (u uses) equal(other uses) bool {
 }
 
 // note adds what a configuration uses.
-func (u *uses) note(plan nodeconfig.Plan) {
-	for _, level := range slices.Concat(plan.Isolation, plan.PowerManagement, []nodeconfig.Level{plan.Recovery}) {
+func (u *uses) note(plan nodeplan.Plan) {
+	for _, level := range plan.Levels() {
 		for _, m := range level {
 			if m.Device == nil {
 				u.methods[m.Name] = true
@@ -181,7 +182,7 @@ func (c *Config) rights(used *uses) []kube.Right {
 	add := func(resource schema.GroupResource, namespace string, verbs ...string) {
 		all = append(all, kube.RightsOn(resource, namespace, "", verbs...)...)
 	}
-	evicts := u.methods[nodeconfig.CleanPods] || u.methods[nodeconfig.DetachVolumes]
+	evicts := u.methods[nodeplan.CleanPods] || u.methods[nodeplan.DetachVolumes]
 	fences := v1alpha1.Resource().GroupResource()
 	add(corev1.Resource("nodes"), "", "get", "list", "watch", "patch")
 	add(corev1.Resource("nodes/status"), "", "patch")
@@ -203,10 +204,10 @@ func (c *Config) rights(used *uses) []kube.Right {
 	if evicts {
 		add(corev1.Resource("pods/eviction"), "", "create")
 	}
-	if u.methods[nodeconfig.DetachVolumes] {
+	if u.methods[nodeplan.DetachVolumes] {
 		add(storagev1.Resource("volumeattachments"), "", "delete")
 	}
-	if u.methods[nodeconfig.DeleteNode] {
+	if u.methods[nodeplan.DeleteNode] {
 		add(corev1.Resource("nodes"), "", "delete")
 	}
 	if len(c.Storage) > 0 {

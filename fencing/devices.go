@@ -16,6 +16,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -35,8 +36,8 @@ func newDevices(c *Config, kube kubernetes.Interface, t *turns) *devices {
 }
 
 // power reads a device. The caller has its turn.
-func (d *devices) power(ctx context.Context, node string, device *nodeconfig.Device) (agent.Power, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.config.timeout(device))
+func (d *devices) power(ctx context.Context, node string, device *nodeplan.Device) (agent.Power, error) {
+	ctx, cancel := context.WithTimeout(ctx, device.Timeout)
 	defer cancel()
 	target, err := d.secrets.target(ctx, node, device)
 	if err != nil {
@@ -180,9 +181,9 @@ func (s *secrets) get(ctx context.Context, name string) (data map[string][]byte,
 }
 
 // target returns a device with its values from Secrets.
-func (s *secrets) target(ctx context.Context, node string, d *nodeconfig.Device) (agent.Target, error) {
+func (s *secrets) target(ctx context.Context, node string, d *nodeplan.Device) (agent.Target, error) {
 	var unknown error
-	target, err := d.Target(node, func(ref nodeconfig.SecretRef) ([]byte, bool) {
+	target, err := nodeconfig.Target(d, node, func(ref nodeplan.SecretRef) ([]byte, bool) {
 		data, _, err := s.get(ctx, ref.Name)
 		unknown = errors.Join(unknown, err)
 		value, found := data[ref.Key]

@@ -34,6 +34,7 @@
 //	statemachine  the next step of a fence, as a function; its guarantees, and the search that proves them
 //	policy        which lost node may be fenced now: storms, partitions, quorum, rate, concurrency
 //	nodeconfig    how a node is fenced: parses and checks the ConfigMaps
+//	nodeplan      what a ConfigMap says: methods and devices, in their order, and times
 //	nodestate     the state of Nodes and their Leases, timed by this process's clock
 //	cluster       the changes to nodes, pods and volumes
 //

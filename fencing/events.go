@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -98,7 +98,7 @@ func (f *fence) gaveUp(s *v1alpha1.Status) string {
 	case v1alpha1.AbortStopHold, v1alpha1.AbortStopRestore:
 		return ""
 	case v1alpha1.AbortNone:
-		if f.plan.PowerOn == nodeconfig.Never || f.plan.PowerOn == nodeconfig.Manual || released && !there {
+		if f.plan.PowerOn == nodeplan.Never || f.plan.PowerOn == nodeplan.Manual || released && !there {
 			return ""
 		}
 	case v1alpha1.AbortNodeGone:

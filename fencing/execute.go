@@ -18,7 +18,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -157,8 +157,8 @@ func (f *fence) delete(ctx context.Context) error {
 }
 
 // device returns a device of the last decision's configuration.
-func (f *fence) device(name string) (*nodeconfig.Device, error) {
-	d, ok := device(f.plan, name)
+func (f *fence) device(name string) (*nodeplan.Device, error) {
+	d, ok := f.plan.Device(name)
 	if !ok {
 		return nil, fmt.Errorf("device %s is not in the configuration any more", name)
 	}
@@ -234,7 +234,7 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 
 // queue returns the name of the queue for calls to a device.
 func (f *fence) queue(name string) string {
-	if d, ok := device(f.plan, name); ok {
+	if d, ok := f.plan.Device(name); ok {
 		return d.Queue
 	}
 	return name
@@ -351,21 +351,21 @@ func (f *fence) act(ctx context.Context, step statemachine.Act) error {
 
 func (f *fence) method(ctx context.Context, node *cluster.Node, name string) error {
 	switch name {
-	case statemachine.MarkUnschedulable:
+	case nodeplan.MarkUnschedulable:
 		return node.MarkUnschedulable(ctx, f.config.requireLeader)
-	case statemachine.MarkSchedulable:
+	case nodeplan.MarkSchedulable:
 		return node.MarkSchedulable(ctx)
-	case nodeconfig.Cordon:
+	case nodeplan.Cordon:
 		_, err := node.Cordon(ctx, f.config.requireLeader)
 		return err
-	case nodeconfig.Uncordon:
+	case nodeplan.Uncordon:
 		return node.Uncordon(ctx)
-	case nodeconfig.OutOfService: // part of every release; must not precede the proof
+	case nodeplan.OutOfService: // part of every release; must not precede the proof
 		return nil
-	case nodeconfig.CleanPods:
+	case nodeplan.CleanPods:
 		_, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{OnPod: f.evicted}, cluster.Progress{})
 		return err
-	case nodeconfig.DetachVolumes:
+	case nodeplan.DetachVolumes:
 		pods, err := node.Evict(ctx, f.requireNodeFailing, cluster.Options{OnPod: f.evicted}, cluster.Progress{})
 		if err == nil && !f.shownReady() {
 			// The machine may run, with pods that were not evicted or are not listed any more. The
@@ -386,7 +386,7 @@ func (f *fence) method(ctx context.Context, node *cluster.Node, name string) err
 		return err
 	case statemachine.Commission:
 		return f.writeProof(ctx, node)
-	case statemachine.DeleteNode:
+	case nodeplan.DeleteNode:
 		return node.Delete(ctx, f.requireNodeFailing)
 	}
 	return fmt.Errorf("%w %q", errNoMethod, name)

@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -50,7 +50,7 @@ type fence struct {
 	record    *v1alpha1.NodeFence // nil if it must be read
 	version   string              // last read or written by this process
 	memory    statemachine.Memory
-	plan      nodeconfig.Plan // of the last decision
+	plan      nodeplan.Plan // of the last decision
 	progress  cluster.Progress
 	seen      *corev1.Node // as it was last read
 	renewals  int          // of proofs since one was last used
@@ -195,19 +195,16 @@ func (f *fence) input(ctx context.Context) (statemachine.Input, error) {
 	}
 	f.plan = plan
 	if err == nil {
-		in.Plan, err = f.config.flow(plan, f.checks.known(f.node, s))
+		in.Plan, in.Known = plan, f.checks.known(f.node, s, plan)
+		err = f.config.usable(plan)
 	}
 	if err != nil {
-		in.Plan = statemachine.Plan{History: f.config.History, Unresolved: err.Error()}
-		wrong := statemachine.Answer{
-			Verdict: statemachine.Hold,
-			Reason:  policy.ReasonNotConfigured,
-			Message: err.Error(),
-		}
-		in.Policy = statemachine.Policy{Admit: wrong, Continue: wrong}
+		in.Plan, in.Unresolved = nodeplan.Defaults(), err.Error()
 	}
+	in.Plan.RestartDelay, in.Plan.DetachTimeout, in.Plan.History =
+		f.config.RestartDelay, f.config.DetachTimeout, f.config.History
 	if len(s.Triggers) > 0 {
-		in.Plan.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
+		in.FenceReadyNodes = slices.Contains(f.config.Limits.FenceReadyNodes, s.Triggers[0].Type)
 	}
 	if in.Plan.Kdump {
 		// A fence that has begun does not need dumps. Another one is held, because the node is not
@@ -271,7 +268,7 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 	case reason == statemachine.OffIntent && s.Phase == v1alpha1.PhaseCommissioning:
 		return f.commissionTarget(), true
 	case reason == statemachine.NotReadyTimeout &&
-		slices.ContainsFunc(in.Plan.Isolation, func(m statemachine.Method) bool { return m.Device != nil }):
+		slices.ContainsFunc(in.Plan.Isolation, func(m nodeplan.Method) bool { return m.Device != nil }):
 		act = policy.SwitchOff
 	case reason == statemachine.NotReadyTimeout, reason == statemachine.DumpSeen:
 		act = policy.Isolate
@@ -281,15 +278,15 @@ func (f *fence) target(in statemachine.Input, reason statemachine.Reason) (targe
 		return policy.Target{}, false
 	}
 	target = policy.Target{
-		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: in.Plan.NotReadyFor,
+		Name: f.node, UID: string(s.NodeUID), Act: act, NotReadyFor: given(in.Plan.NotReadyFor),
 		Switched:     touched(f.record) && fenceState(f.record) != policy.FenceBooting,
-		WithoutPower: len(in.Plan.Levels) == 0,
+		WithoutPower: len(in.Plan.PowerManagement) == 0,
 		// An admin has started this incident.
 		Restarted: f.record.Annotations[v1alpha1.AnnotationRestart] == strconv.FormatInt(s.Incident-1, 10),
 		Repeating: s.Hold != nil && s.Hold.Reason == policy.ReasonRepeats,
 	}
-	for _, level := range in.Plan.Levels {
-		target.Devices += len(level)
+	for _, level := range in.Plan.PowerManagement {
+		target.Devices += len(level.Off())
 	}
 	if f.config.RequireCommissioned && !target.Switched {
 		target.Unproved = f.state.unproved(f.node, f.plan)

@@ -1,7 +1,6 @@
 package fencing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -38,7 +38,7 @@ type planCache struct {
 	again    bool                       // it is being resolved again
 	nodes    map[string]nodeconfig.Node // of the resolution
 	of       string                     // the versions of its ConfigMaps
-	recent   map[string][]nodeconfig.Plan
+	recent   map[string][]nodeplan.Plan
 	good     map[string]origin // of the last one of recent, by node
 
 	surveyed *nodeconfig.Resolution // of flawed
@@ -64,18 +64,18 @@ func newPlanCache(
 	return &planCache{
 		lock: make(chan struct{}, 1), config: c, state: v, secrets: s, clock: clock.System(), begins: begins,
 		used:   used,
-		recent: map[string][]nodeconfig.Plan{}, good: map[string]origin{},
+		recent: map[string][]nodeplan.Plan{}, good: map[string]origin{},
 	}
 }
 
 // plan returns the configuration of a node: the one with this hash if it is known, otherwise the
 // current one. The error is about the configuration. An earlier valid configuration stays if a
 // Secret cannot be read or an agent does not answer.
-func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Plan, error) {
+func (p *planCache) plan(ctx context.Context, node, hash string) (nodeplan.Plan, error) {
 	select {
 	case p.lock <- struct{}{}:
 	case <-ctx.Done():
-		return nodeconfig.Plan{}, ctx.Err()
+		return nodeplan.Plan{}, ctx.Err()
 	}
 	defer func() { <-p.lock }()
 	for _, plan := range slices.Backward(p.recent[node]) {
@@ -88,7 +88,7 @@ func (p *planCache) plan(ctx context.Context, node, hash string) (nodeconfig.Pla
 }
 
 // current returns the configuration of a node as it was resolved last. The caller holds the lock.
-func (p *planCache) current(node string) (nodeconfig.Plan, error) {
+func (p *planCache) current(node string) (nodeplan.Plan, error) {
 	recent := p.recent[node]
 	plan, err := p.resolved.Plan(node)
 	last, of := len(recent)-1, origin{p.nodes[node], p.of}
@@ -172,6 +172,10 @@ func (p *planCache) take(in inputs, resolved *nodeconfig.Resolution, now clock.R
 func (p *planCache) resolution(ctx context.Context, in inputs, again bool) *nodeconfig.Resolution {
 	namespace := nodeconfig.Namespace{
 		ConfigMaps: in.maps, StrictSecrets: p.config.StrictSecrets, NotReadyFor: p.config.Limits.NotReadyFor,
+		CommandTimeout: p.config.CommandTimeout, Storage: map[string]bool{},
+	}
+	for method := range p.config.Storage {
+		namespace.Storage[method] = true
 	}
 	namespace.SecretKeys = func(name string) ([]string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -196,81 +200,13 @@ func (p *planCache) resolution(ctx context.Context, in inputs, again bool) *node
 	return nodeconfig.Resolve(namespace, nodes)
 }
 
-// flow converts a configuration for the state machine.
-func (c *Config) flow(p nodeconfig.Plan, known func(*nodeconfig.Device) bool) (statemachine.Plan, error) {
-	flow := statemachine.Plan{
-		Hash: p.Hash, PowerOn: statemachine.PowerOn(p.PowerOn), NotReadyFor: given(p.NotReadyFor),
-		PowerWait: given(p.PowerWait), BootGrace: p.BootGrace,
-		RestartDelay: c.RestartDelay, DetachTimeout: c.DetachTimeout, Kdump: p.Kdump,
-		KdumpTimeout: given(p.KdumpTimeout), History: c.History,
-		Retries: int32(p.Retries), Restarts: int32(p.Restarts),
-	}
-	if p.Restarts == 0 {
-		flow.Restarts = -1
-	}
-	device := func(d *nodeconfig.Device) statemachine.Device {
-		return statemachine.Device{
-			Name: d.Key, Settle: d.Settle, Timeout: c.timeout(d), Known: known(d), Ambiguous: !d.OffIsProof,
-		}
-	}
-	if p.Kdump && c.Dumps == nil { // to accept it without waiting would cut off the dump
-		return flow, errors.New(
+// usable reports what prevents a fence with this plan.
+func (c *Config) usable(plan nodeplan.Plan) error {
+	if plan.Kdump && c.Dumps == nil { // to accept it without waiting would cut off the dump
+		return errors.New(
 			"fencing: kdump: must be no, as this controller has no Config.Dumps: have power_wait be as long as a " +
 				"dump takes (got \"yes\")",
 		)
 	}
-	method := func(m nodeconfig.Method) statemachine.Method {
-		converted := statemachine.Method{Name: m.Name, Optional: !m.MustSucceed}
-		if m.Device != nil {
-			d := device(m.Device)
-			converted.Device = &d
-			_, converted.Storage = c.Storage[m.Name]
-		}
-		return converted
-	}
-	for _, level := range p.Isolation {
-		for _, m := range level {
-			flow.Isolation = append(flow.Isolation, method(m))
-		}
-	}
-	for _, level := range p.PowerManagement {
-		var off []statemachine.Device
-		for _, m := range level.Off() {
-			off = append(off, device(m.Device))
-		}
-		if len(off) > 0 {
-			flow.Levels = append(flow.Levels, off)
-		}
-		for _, m := range level {
-			flow.DeleteNode = flow.DeleteNode || m.Name == nodeconfig.DeleteNode
-		}
-	}
-	for _, m := range p.Recovery {
-		flow.Recovery = append(flow.Recovery, method(m))
-	}
-	// mark-unschedulable as the recovery, as in an old example, has its literal meaning.
-	flow.KeepTaint = slices.ContainsFunc(
-		p.Recovery,
-		func(m nodeconfig.Method) bool { return m.Name == nodeconfig.MarkUnschedulable },
-	)
-	return flow, flow.Validate()
-}
-
-// timeout returns the timeout of a device's agent.
-func (c *Config) timeout(d *nodeconfig.Device) time.Duration {
-	return cmp.Or(d.Timeout, c.CommandTimeout)
-}
-
-// given returns a configured wait. 0 means the default for the state machine, so it becomes the
-// shortest wait.
-func given(wait time.Duration) time.Duration { return max(wait, 1) }
-
-// device returns the device of a configuration with this key.
-func device(p nodeconfig.Plan, key string) (*nodeconfig.Device, bool) {
-	for _, d := range p.Devices() {
-		if d.Key == key {
-			return d, true
-		}
-	}
-	return nil, false
+	return statemachine.Validate(plan)
 }

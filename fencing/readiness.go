@@ -14,7 +14,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // reading is the result of a check for one device.
@@ -52,8 +52,8 @@ type readiness struct {
 
 // readyBy judges the devices of a plan. One level without flaws is enough, because levels replace
 // each other. Devices of the isolation step do not.
-func readyBy(plan nodeconfig.Plan, found map[string]reading, known func(*nodeconfig.Device) bool) readiness {
-	flaws := func(methods []nodeconfig.Method) (all error) {
+func readyBy(plan nodeplan.Plan, found map[string]reading, known func(*nodeplan.Device) bool) readiness {
+	flaws := func(methods []nodeplan.Method) (all error) {
 		for _, m := range methods {
 			if m.Device == nil || !m.MustSucceed {
 				continue
@@ -64,10 +64,8 @@ func readyBy(plan nodeconfig.Plan, found map[string]reading, known func(*nodecon
 		}
 		return all
 	}
-	var isolation, power error
-	for _, level := range plan.Isolation {
-		isolation = errors.Join(isolation, flaws(level))
-	}
+	isolation := flaws(plan.Isolation)
+	var power error
 	levels, usable := 0, 0
 	for _, level := range plan.PowerManagement {
 		if len(level.Off()) == 0 {
@@ -124,14 +122,14 @@ func seenOf(n *corev1.Node) seenOn {
 }
 
 // has reports whether a device was seen on, reached as it is now.
-func (s seenOn) has(d *nodeconfig.Device) bool {
+func (s seenOn) has(d *nodeplan.Device) bool {
 	hash, ok := s.Devices[d.Key]
 	return ok && hash == d.Hash()
 }
 
 // after updates s by another reading of a plan's devices. A device that reads off while the node
 // works is removed. One that cannot be read stays as it is.
-func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string, now time.Time) seenOn {
+func (s seenOn) after(plan nodeplan.Plan, found map[string]reading, by string, now time.Time) seenOn {
 	next := seenOn{machine: s.machine, Devices: map[string]string{}, At: s.At, By: s.By}
 	for _, d := range plan.Devices() {
 		if r := found[d.Key]; r.on || s.has(d) && !r.contradicts {
@@ -143,8 +141,6 @@ func (s seenOn) after(plan nodeconfig.Plan, found map[string]reading, by string,
 	}
 	return next
 }
-
-func unknown(*nodeconfig.Device) bool { return false }
 
 // vouched reports whether a controller has recorded that a node had its provider ID before any
 // other node. The record is a label that a kubelet may not write, because a Node's claims about

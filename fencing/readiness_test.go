@@ -7,20 +7,20 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // A BMC, then two power supplies; a port of a switch before them.
 func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
-	off := func(name string) nodeconfig.Method {
-		return nodeconfig.Method{
-			Name: name, Action: nodeconfig.Off, Device: &nodeconfig.Device{Key: name},
+	off := func(name string) nodeplan.Method {
+		return nodeplan.Method{
+			Name: name, Action: agent.ActionOff, Device: &nodeplan.Device{Key: name},
 			MustSucceed: true,
 		}
 	}
-	plan := nodeconfig.Plan{
-		Isolation:       []nodeconfig.Level{{{Name: "mark-unschedulable", MustSucceed: true}, off("port")}},
-		PowerManagement: []nodeconfig.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
+	plan := nodeplan.Plan{
+		Isolation:       nodeplan.Level{{Name: "mark-unschedulable", MustSucceed: true}, off("port")},
+		PowerManagement: []nodeplan.Level{{off("bmc")}, {off("pdu-a"), off("pdu-b")}},
 	}
 	var (
 		on     = reading{power: agent.PowerOn, on: true}
@@ -59,7 +59,7 @@ func TestALevelThatIsNotReadyFallsBackToTheNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := map[string]reading{"port": c.port, "bmc": c.bmc, "pdu-a": c.a, "pdu-b": c.b}
-			r := readyBy(plan, found, func(*nodeconfig.Device) bool { return c.known })
+			r := readyBy(plan, found, func(*nodeplan.Device) bool { return c.known })
 			say := func(err error) string {
 				if err == nil {
 					return ""

@@ -78,16 +78,14 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 // set, because a pod may use several.
 func (f *fence) storage(devices []string) *cluster.Storage {
 	all := &cluster.Storage{}
-	for _, level := range f.plan.Isolation {
-		for _, m := range level {
-			if m.Device == nil || !slices.Contains(devices, m.Device.Key) {
-				continue
-			}
-			s := f.config.Storage[m.Name]
-			all.Drivers = append(all.Drivers, s.Drivers...)
-			all.Classes = append(all.Classes, s.Classes...)
-			all.Volumes = append(all.Volumes, s.Volumes...)
+	for _, m := range f.plan.Isolation {
+		if m.Device == nil || !slices.Contains(devices, m.Device.Key) {
+			continue
 		}
+		s := f.config.Storage[m.Name]
+		all.Drivers = append(all.Drivers, s.Drivers...)
+		all.Classes = append(all.Classes, s.Classes...)
+		all.Volumes = append(all.Volumes, s.Volumes...)
 	}
 	return all
 }

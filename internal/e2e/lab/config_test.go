@@ -12,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab/labtest"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // namespace has a template for one agent, and the agents that are really there.
@@ -24,7 +25,7 @@ func namespace(t *testing.T, agents *fenceagents.Agents, maps map[string]map[str
 	}
 }
 
-func password(nodeconfig.SecretRef) ([]byte, bool) { return []byte(lab.Password + "\n"), true }
+func password(nodeplan.SecretRef) ([]byte, bool) { return []byte(lab.Password + "\n"), true }
 
 func TestFromConfigurationToTheMachine(t *testing.T) {
 	t.Parallel()
@@ -45,14 +46,14 @@ func TestFromConfigurationToTheMachine(t *testing.T) {
 	}), []nodeconfig.Node{{Name: "worker-1"}}).Plan("worker-1")
 	require.NoError(t, err)
 	for _, method := range plan.PowerManagement[0] {
-		target, err := method.Device.Target("worker-1", password)
+		target, err := nodeconfig.Target(method.Device, "worker-1", password)
 		require.NoError(t, err)
 		assert.NoError(t, agents.Check(t.Context(), target))
-		assert.NoError(t, agents.Switch(t.Context(), target, command(agent.Action(method.Action))))
+		assert.NoError(t, agents.Switch(t.Context(), target, command(method.Action)))
 		power, err := agents.Power(t.Context(), target)
 		assert.NoError(t, err)
 		assert.Equal(t, string(method.Action), string(power))
-		assert.Equal(t, method.Action == nodeconfig.On, machine.On())
+		assert.Equal(t, method.Action == agent.ActionOn, machine.On())
 	}
 	assert.Len(t, machine.Changes(), 2)
 }
@@ -73,7 +74,7 @@ func TestConfigurationOfCloudsIsCheckedWithoutThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			template = "agent_name=" + name + "\n" + template + "\n"
-			resolve := func(template string) (nodeconfig.Plan, error) {
+			resolve := func(template string) (nodeplan.Plan, error) {
 				return nodeconfig.Resolve(namespace(t, agents, map[string]map[string]string{
 					"fence-method-template-cloud": {"template.properties": template},
 				}), []nodeconfig.Node{{Name: "worker-1", ProviderID: "cloud:///zone/i-0123"}}).Plan("worker-1")
@@ -81,7 +82,7 @@ func TestConfigurationOfCloudsIsCheckedWithoutThem(t *testing.T) {
 			plan, err := resolve(template)
 			require.NoError(t, err)
 			require.Len(t, plan.Devices(), 1)
-			target, err := plan.Devices()[0].Target("worker-1", password)
+			target, err := nodeconfig.Target(plan.Devices()[0], "worker-1", password)
 			require.NoError(t, err)
 			assert.NoError(t, agents.Check(t.Context(), target))
 			plug, _ := target.Parameters.Get("plug")

@@ -14,6 +14,7 @@ import (
 // Settle times.
 const (
 	defaultSettle  = 30 * time.Second
+	defaultPoll    = 5 * time.Second
 	fallbackSettle = 10 * time.Second // at least, for an agent whose metadata does not set it
 )
 

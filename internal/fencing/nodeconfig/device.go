@@ -8,19 +8,22 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // assemble adds the values of a method to its device. It returns false after an error that leaves the
 // device undetermined.
-func (s *subject) assemble(d *definition, device *Device) bool {
+func (s *subject) assemble(d *definition, device *nodeplan.Device) bool {
 	texts := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(d.values)) {
 		v := d.values[name]
 		if ref, isSecret := v.secret(); isSecret {
-			device.Arguments = append(device.Arguments, Argument{name, Value{secret: ref}})
+			device.Arguments = append(device.Arguments, nodeplan.Argument{Name: name, Value: nodeplan.InSecret(ref)})
 		} else if text, ok := s.expand(name, v, d.agent); ok {
 			texts[name] = text
-			device.Arguments = append(device.Arguments, Argument{name, Value{text: &text, hidden: password(name)}})
+			value := nodeplan.Text(text, password(name))
+			device.Arguments = append(device.Arguments, nodeplan.Argument{Name: name, Value: value})
 		}
 	}
 	hasPlug := s.checkRequired(d)
@@ -28,7 +31,7 @@ func (s *subject) assemble(d *definition, device *Device) bool {
 }
 
 // identify sets what distinguishes the device from others. It returns false if nothing does.
-func (s *subject) identify(d *definition, device *Device, texts map[string]string) bool {
+func (s *subject) identify(d *definition, device *nodeplan.Device, texts map[string]string) bool {
 	agent, plug := d.agent, d.agent.current["plug"]
 	if agent.isList(texts[plug], texts["plug_separator"]) {
 		s.problem(d.values[plug].at, "plug must be one: devices were seen to switch the first of a list only",
@@ -54,17 +57,17 @@ func (s *subject) identify(d *definition, device *Device, texts map[string]strin
 			" in a configuration of several nodes", strings.TrimSpace(at.address+" "+at.plug))
 	}
 	device.Key = url.PathEscape(agent.Name) + "/" + at.String()
-	device.identity = device.Key
+	device.Identity = device.Key
 	queue := device.Key
 	if at.address != "" { // otherwise the agent knows its plugs
 		queue = agent.Name + " " + location{address: at.address, port: at.port}.String()
 		// Two protocols do not share a port, so another agent on it is for the same device.
 		at.port = cmp.Or(at.port, agent.parameters[agent.current["ipport"]].Default)
-		device.identity = at.String()
+		device.Identity = at.String()
 	}
 	device.Queue = cmp.Or(device.Queue, queue)
 	// The node's name does not count, because names are unique.
-	device.claimed = general.contains(providerIDPlaceholder) || general.contains(instanceIDPlaceholder)
+	device.Claimed = general.contains(providerIDPlaceholder) || general.contains(instanceIDPlaceholder)
 	return true
 }
 

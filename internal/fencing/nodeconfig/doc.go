@@ -1,11 +1,11 @@
-// Package nodeconfig parses how nodes are fenced: from ConfigMaps it makes a [Plan] for a node, or
+// Package nodeconfig parses how nodes are fenced: from ConfigMaps it makes a [nodeplan.Plan] for a node, or
 // returns all errors with their places. It depends only on its input, sends no requests, and does
 // not read the values of Secrets.
 //
 //	resolution := nodeconfig.Resolve(nodeconfig.Namespace{ConfigMaps: ..., SecretKeys: ..., Agent: ...}, nodes)
 //	plan, err := resolution.Plan("w1")
 //	...
-//	target, err := plan.PowerManagement[0].Off()[0].Device.Target("w1", valueOfSecret)
+//	target, err := nodeconfig.Target(plan.PowerManagement[0].Off()[0].Device, "w1", valueOfSecret)
 //
 // # Guaranteed
 //

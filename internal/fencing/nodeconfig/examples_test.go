@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 var cloudNode = nodeconfig.Node{Name: "w1", ProviderID: "aws:///eu-central-1a/i-0abc", Type: "cloud"}
@@ -18,8 +19,8 @@ func TestNodeWithoutConfigurationIsRestartedInItsCloud(t *testing.T) {
 	delete(objects, "fence-config-type-cloud")
 	builtIn := plan(t, namespace(objects), cloudNode)
 
-	assert.Equal(t, nodeconfig.BuiltIn, builtIn.Object)
-	assert.Equal(t, []string{"mark-unschedulable"}, names(builtIn.Isolation[0]))
+	assert.Equal(t, nodeplan.BuiltIn, builtIn.Object)
+	assert.Equal(t, []string{"mark-unschedulable"}, names(builtIn.Isolation))
 	assert.Equal(t, []string{"restart-instance off fence_aws//i-0abc", "restart-instance on fence_aws//i-0abc"},
 		names(builtIn.PowerManagement[0]))
 	assert.Equal(t, []string{"mark-schedulable"}, names(builtIn.Recovery))
@@ -33,12 +34,12 @@ func TestNodeWithoutConfigurationIsRestartedInItsCloud(t *testing.T) {
 		arguments(t, builtIn.Devices()[0]))
 	assert.Empty(t, builtIn.Warnings)
 
-	assert.Equal(t, nodeconfig.Always, builtIn.PowerOn)
+	assert.Equal(t, nodeplan.Always, builtIn.PowerOn)
 	assert.Equal(t, 30*time.Second, builtIn.NotReadyFor)
 	assert.Equal(t, 5*time.Minute, builtIn.PowerWait)
 	assert.Equal(t, 10*time.Minute, builtIn.BootGrace)
 	assert.Equal(t, 5*time.Minute, builtIn.KdumpTimeout)
-	assert.Equal(t, []int{3, 1}, []int{builtIn.Retries, builtIn.Restarts})
+	assert.Equal(t, []int32{3, 1}, []int32{builtIn.Retries, builtIn.Restarts})
 	assert.False(t, builtIn.Kdump)
 	assert.Equal(t, 30*time.Second, builtIn.Devices()[0].Settle)
 
@@ -71,12 +72,12 @@ func TestFallbackLevels(t *testing.T) {
 func TestProposalsConfigurationForMachines(t *testing.T) {
 	p := plan(t, namespace(load(t, "switch-and-pdu.yaml", "w1")), nodeconfig.Node{Name: "w1", Type: "compute"})
 	assert.Equal(t, "fence-config-w1", p.Object)
-	assert.Equal(t, []string{"fc-off off fence_brocade/switch.example/2"}, names(p.Isolation[0]))
+	assert.Equal(t, []string{"fc-off off fence_brocade/switch.example/2"}, names(p.Isolation))
 	assert.Equal(t, []string{"eaton-off off fence_eaton_snmp/pdu.example/1", "eaton-on on " +
 		"fence_eaton_snmp/pdu.example/1"}, names(p.PowerManagement[0]))
 	assert.Equal(t, []string{"fc-on on fence_brocade/switch.example/2"}, names(p.Recovery))
 	assert.Equal(t, map[string]string{"ip": "switch.example", "username": "fencer", "password": "hunter3", "plug": "2"},
-		arguments(t, p.Isolation[0][0].Device))
+		arguments(t, p.Isolation[0].Device))
 }
 
 func TestProposalsConfigurationForClouds(t *testing.T) {

@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // FuzzResolve: whatever the texts and the node, there is an error or a plan that can be carried
@@ -47,7 +49,7 @@ func FuzzResolve(f *testing.F) {
 }
 
 // check finds out whether a plan can be carried out.
-func check(t *testing.T, p nodeconfig.Plan, facts string) {
+func check(t *testing.T, p nodeplan.Plan, facts string) {
 	t.Helper()
 	require.Len(t, p.Hash, 64)
 	for _, level := range p.PowerManagement {
@@ -62,25 +64,23 @@ func check(t *testing.T, p nodeconfig.Plan, facts string) {
 		for _, m := range level.On() {
 			on[m.Device.Key] = true
 		}
-		if p.PowerOn == nodeconfig.Never {
+		if p.PowerOn == nodeplan.Never {
 			require.Empty(t, on)
 		} else {
 			require.Equal(t, off, on)
 		}
 		seenOn := false
 		for _, m := range level {
-			seenOn = seenOn || m.Action == nodeconfig.On
-			require.False(t, seenOn && m.Action == nodeconfig.Off)
+			seenOn = seenOn || m.Action == agent.ActionOn
+			require.False(t, seenOn && m.Action == agent.ActionOff)
 		}
 	}
-	for _, level := range p.Isolation {
-		require.Empty(t, level.On())
-	}
+	require.Empty(t, p.Isolation.On())
 	require.Empty(t, p.Recovery.Off())
 	for _, d := range p.Devices() {
 		require.True(t, strings.HasPrefix(d.Key, d.Agent+"/"))
 		require.GreaterOrEqual(t, d.Settle, agents[d.Agent].MinSettle)
-		target, err := d.Target(p.Node, secretValue)
+		target, err := nodeconfig.Target(d, p.Node, secretValue)
 		require.NoError(t, err)
 		var text strings.Builder
 		want := map[string]string{}

@@ -7,18 +7,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // definition is a method with a device.
 type definition struct {
 	at          place
-	actions     []Action
+	actions     []agent.Action
 	mustSucceed bool
 	used        bool
 	agent       *knownAgent
 	values      map[string]entry // by the present names of the agent's parameters
 	// device is nil if it is undetermined. Its parameters may be wrong even if it is set.
-	device *Device
+	device *nodeplan.Device
 }
 
 // readMethod reads a method of the object.
@@ -36,10 +39,10 @@ func (s *subject) readMethod(name string, at place, entries []entry) {
 
 // restart defines the built-in method whose agent is in the template for clouds.
 func (s *subject) restart(at place) *definition {
-	if d, defined := s.methods[RestartInstance]; defined {
+	if d, defined := s.methods[nodeplan.RestartInstance]; defined {
 		return d
 	}
-	d := &definition{at: at, actions: []Action{Off, On}, mustSucceed: true}
+	d := &definition{at: at, actions: []agent.Action{agent.ActionOff, agent.ActionOn}, mustSucceed: true}
 	if s.from.has(cloudTemplate) {
 		d = s.define(at, []entry{
 			{at: at, key: "action", value: "reboot"},
@@ -48,13 +51,14 @@ func (s *subject) restart(at place) *definition {
 		})
 	} else {
 		var cause error
-		if s.object == BuiltIn {
+		if s.object == nodeplan.BuiltIn {
 			cause = ErrNotConfigured
 		}
 		s.problems = append(s.problems, at.problem(cause,
-			RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud", RestartInstance))
+			nodeplan.RestartInstance+" needs a ConfigMap "+cloudTemplate+" with the agent of the cloud",
+			nodeplan.RestartInstance))
 	}
-	s.methods[RestartInstance] = d
+	s.methods[nodeplan.RestartInstance] = d
 	return d
 }
 
@@ -66,7 +70,10 @@ func byKey(entries []entry) map[string]entry {
 	return m
 }
 
-var actions = map[string][]Action{"off": {Off}, "on": {On}, "reboot": {Off, On}, "cycle": {Off, On}}
+var actions = map[string][]agent.Action{
+	"off": {agent.ActionOff}, "on": {agent.ActionOn},
+	"reboot": {agent.ActionOff, agent.ActionOn}, "cycle": {agent.ActionOff, agent.ActionOn},
+}
 
 // define makes a method of its text, with the device that the text and its template determine.
 func (s *subject) define(at place, entries []entry) *definition {
@@ -90,8 +97,9 @@ func (s *subject) define(at place, entries []entry) *definition {
 			s.problem(at, fmt.Sprintf("agent %s must know %s and status", d.agent.Name, a), strings.Join(known, ", "))
 		}
 	}
-	device := &Device{
-		Agent: d.agent.Name, Settle: max(defaultSettle, d.agent.MinSettle), OffIsProof: d.agent.OffIsProof,
+	device := &nodeplan.Device{
+		Agent: d.agent.Name, Settle: max(defaultSettle, d.agent.MinSettle), Timeout: s.from.CommandTimeout,
+		Poll: defaultPoll, OffIsProof: d.agent.OffIsProof,
 	}
 	s.readDevice(d, device, s.readTemplate(d, common), "agent_name", "name")
 	s.readDevice(d, device, entries, "template", "agent", "action")

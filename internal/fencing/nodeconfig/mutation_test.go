@@ -31,15 +31,15 @@ var mutations = []mutation.Mutation{
 		Caught: "TestWhatNodesSayIsNoConfiguration",
 	},
 	{
-		Name: "passwords are encoded", File: "parameter.go", Old: "case v.hidden:\n\t\treturn json",
+		Name: "passwords are encoded", File: "../nodeplan/value.go", Old: "case v.hidden:\n\t\treturn json",
 		New: "case false:\n\t\treturn json", Caught: "TestPasswordsAreNotPrinted",
 	},
 	{
-		Name: "passwords are printed", File: "parameter.go", Old: "case v.hidden:\n\t\treturn \"hidden\"",
+		Name: "passwords are printed", File: "../nodeplan/value.go", Old: "case v.hidden:\n\t\treturn \"hidden\"",
 		New: "case false:\n\t\treturn \"hidden\"", Caught: "TestPasswordsAreNotPrinted",
 	},
 	{
-		Name: "lines of a Secret are parameters", File: "plan.go", Old: "case flaw != \"\":", New: "case false:",
+		Name: "lines of a Secret are parameters", File: "target.go", Old: "case flaw != \"\":", New: "case false:",
 		Caught: "TestValuesOfSecrets",
 	},
 	{
@@ -47,7 +47,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestPlugOfTwoNodes",
 	},
 	{
-		Name: "agents do not know of each other's plugs", File: "device.go", Old: "device.identity = at.String()",
+		Name: "agents do not know of each other's plugs", File: "device.go", Old: "device.Identity = at.String()",
 		New: "_ = at", Caught: "TestPlugOfTwoNodes",
 	},
 	{
@@ -94,13 +94,13 @@ var mutations = []mutation.Mutation{
 		Caught: "TestEveryRule",
 	},
 	{
-		Name: "on comes before off", File: "steps.go", Old: "case m.Action == Off && firstOn != \"\":",
+		Name: "on comes before off", File: "steps.go", Old: "case m.Action == agent.ActionOff && firstOn != \"\":",
 		New:    "case false:",
 		Caught: "TestEveryRule",
 	},
 	{
 		Name: "machines that are to stay off are switched on", File: "steps.go",
-		Old: "(m.Action != On || st.step != powerManagement || s.plan.PowerOn != Never)", New: "true",
+		Old: "(m.Action != agent.ActionOn || st.step != powerManagement || s.plan.PowerOn != nodeplan.Never)", New: "true",
 		Caught: "TestMachineThatStaysOffHasNoOn",
 	},
 	{

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Node has the facts about a node that a configuration can use.
@@ -96,7 +98,7 @@ func (s *subject) find() {
 	case s.from.has(byType):
 		s.object, s.general = byType, true
 	default:
-		s.object, s.general = BuiltIn, true
+		s.object, s.general = nodeplan.BuiltIn, true
 	}
 }
 

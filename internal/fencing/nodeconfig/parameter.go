@@ -2,20 +2,20 @@ package nodeconfig
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // readDevice reads the settings of a device from the text of a method or a template. others are keys
 // with another meaning.
-func (s *subject) readDevice(d *definition, device *Device, entries []entry, others ...string) {
+func (s *subject) readDevice(d *definition, device *nodeplan.Device, entries []entry, others ...string) {
 	here := map[string]entry{}
 	for _, e := range entries {
 		switch {
@@ -48,7 +48,7 @@ func (s *subject) readDevice(d *definition, device *Device, entries []entry, oth
 	maps.Copy(d.values, here)
 }
 
-func (s *subject) readTrait(d *definition, device *Device, e entry) {
+func (s *subject) readTrait(d *definition, device *nodeplan.Device, e entry) {
 	switch e.key {
 	case "settle":
 		device.Settle = s.duration(e, 0)
@@ -90,9 +90,9 @@ func (s *subject) readParameter(agent *knownAgent, e entry) (name string, ok boo
 }
 
 // secret returns the place of the value, if it is in a Secret.
-func (e entry) secret() (SecretRef, bool) {
+func (e entry) secret() (nodeplan.SecretRef, bool) {
 	name, key, _ := strings.Cut(e.value, "/")
-	return SecretRef{name, key}, strings.HasSuffix(e.key, secretSuffix)
+	return nodeplan.SecretRef{Name: name, Key: key}, strings.HasSuffix(e.key, secretSuffix)
 }
 
 func (s *subject) checkSecret(parameter string, e entry, agent *knownAgent) {
@@ -158,49 +158,4 @@ func (s *subject) checkRequired(d *definition) (hasPlug bool) {
 		}
 	}
 	return hasPlug
-}
-
-// Value is the value of a parameter: a text, or its place in a Secret. A text that is a password is
-// not printed, logged or encoded, however deeply it is nested.
-type Value struct {
-	// text is behind a pointer because fmt cannot call methods of values in an unexported field,
-	// but does not follow pointers there.
-	text   *string
-	hidden bool
-	secret SecretRef
-}
-
-// SecretRef is a key of a Secret in the namespace of the configuration.
-type SecretRef struct {
-	Name, Key string
-}
-
-// String returns name/key.
-func (s SecretRef) String() string { return s.Name + "/" + s.Key }
-
-// String returns the text, "secret name/key", or "hidden".
-func (v Value) String() string {
-	switch {
-	case v.text == nil:
-		return "secret " + v.secret.String()
-	case v.hidden:
-		return "hidden"
-	default:
-		return *v.text
-	}
-}
-
-// Format prints [Value.String], whatever the verb.
-func (v Value) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, v.String()) }
-
-// MarshalJSON encodes a text as a string, and another value as an object that describes it.
-func (v Value) MarshalJSON() ([]byte, error) {
-	switch {
-	case v.text == nil:
-		return json.Marshal(struct{ Secret SecretRef }{v.secret})
-	case v.hidden:
-		return json.Marshal(struct{ Hidden bool }{true})
-	default:
-		return json.Marshal(*v.text)
-	}
 }

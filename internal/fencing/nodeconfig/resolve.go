@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Namespace is the source of configurations: a namespace of the cluster, and the installed agents.
@@ -20,7 +21,7 @@ type Namespace struct {
 	ConfigMaps map[string]map[string]string
 	// SecretKeys returns the keys of a Secret of the namespace. An error that matches
 	// [io/fs.ErrNotExist] means that there is no such Secret. Any other error means that it is
-	// unknown, which is a problem of the nodes whose configuration refers to it. Only [Device.Target]
+	// unknown, which is a problem of the nodes whose configuration refers to it. Only [Target]
 	// asks for values. Required.
 	SecretKeys func(name string) (keys []string, err error)
 	// Agent returns the metadata of an agent, with errors as for SecretKeys. Required.
@@ -29,6 +30,10 @@ type Namespace struct {
 	StrictSecrets bool
 	// NotReadyFor applies to configurations that do not set it. Default: 30 s.
 	NotReadyFor time.Duration
+	// CommandTimeout is that of devices whose configuration does not set it.
+	CommandTimeout time.Duration
+	// Storage has the names of methods that cut a node off from storage.
+	Storage map[string]bool
 }
 
 // Resolution has the configurations of all nodes. It is safe for concurrent use.
@@ -66,17 +71,17 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 // Plan returns the configuration of a node. If there is an error, the node must not be fenced,
 // neither by another matching configuration nor by a part of this one. The error joins all problems,
 // and may match [ErrUnread] and [ErrNotConfigured].
-func (r *Resolution) Plan(node string) (Plan, error) {
+func (r *Resolution) Plan(node string) (nodeplan.Plan, error) {
 	s := r.subjects[node]
 	if s == nil {
-		return Plan{}, fmt.Errorf("config: node is not among those that were resolved (got %q)", node)
+		return nodeplan.Plan{}, fmt.Errorf("config: node is not among those that were resolved (got %q)", node)
 	}
 	if len(s.problems) > 0 {
-		return Plan{}, errors.Join(s.problems...)
+		return nodeplan.Plan{}, errors.Join(s.problems...)
 	}
 	plan := s.plan
 	plan.Warnings = slices.Clone(s.warnings)
-	plan.Hash = plan.hash()
+	plan.Hash = plan.PlugHash()
 	return plan, nil
 }
 
@@ -135,7 +140,7 @@ type subject struct {
 	// general is set if the object may be that of several nodes.
 	general            bool
 	methods            map[string]*definition
-	plan               Plan
+	plan               nodeplan.Plan
 	problems, warnings []error
 }
 
@@ -164,15 +169,15 @@ func (s *subject) text(object, key string) []entry {
 }
 
 // builtIn is the configuration of nodes without a ConfigMap.
-const builtIn = "node_name=" + seedPlaceholder + "\nisolation=" + MarkUnschedulable +
-	"\npower_management=" + RestartInstance + "\nrecovery=" + MarkSchedulable
+const builtIn = "node_name=" + seedPlaceholder + "\nisolation=" + nodeplan.MarkUnschedulable +
+	"\npower_management=" + nodeplan.RestartInstance + "\nrecovery=" + nodeplan.MarkSchedulable
 
 func (s *subject) read() {
-	if s.find(); s.object != BuiltIn {
+	if s.find(); s.object != nodeplan.BuiltIn {
 		s.readObject()
 		return
 	}
-	entries, _ := parse(place{object: BuiltIn, key: settingsKey}, builtIn)
+	entries, _ := parse(place{object: nodeplan.BuiltIn, key: settingsKey}, builtIn)
 	s.readSettings(entries)
 }
 
@@ -207,15 +212,15 @@ func checkPlugs(subjects []*subject) {
 			if d.device == nil {
 				continue
 			}
-			claims := plugs[d.device.identity]
+			claims := plugs[d.device.Identity]
 			if claims == nil {
 				claims = map[string]int64{}
-				plugs[d.device.identity] = claims
+				plugs[d.device.Identity] = claims
 			}
 			if _, known := claims[s.node.Name]; !known {
 				claims[s.node.Name] = s.node.Since
 			}
-			if !d.device.claimed {
+			if !d.device.Claimed {
 				claims[s.node.Name] = configured
 			}
 		}
@@ -229,9 +234,9 @@ func checkPlugs(subjects []*subject) {
 	}
 	for _, s := range subjects {
 		for _, name := range slices.Sorted(maps.Keys(s.methods)) {
-			if d := s.methods[name]; d.device != nil && rules[d.device.identity] != "" &&
-				owners[d.device.identity] != s.node.Name {
-				s.problem(d.at, rules[d.device.identity], d.device.Key)
+			if d := s.methods[name]; d.device != nil && rules[d.device.Identity] != "" &&
+				owners[d.device.Identity] != s.node.Name {
+				s.problem(d.at, rules[d.device.Identity], d.device.Key)
 			}
 		}
 	}

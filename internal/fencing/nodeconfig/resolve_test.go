@@ -329,7 +329,7 @@ func TestMachineThatStaysOffMayStayIsolated(t *testing.T) {
 	data["config.properties"] = strings.Replace(data["config.properties"], "recovery=fc-on",
 		"recovery=\npower_on=never", 1)
 	p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
-	assert.Len(t, p.Isolation[0].Off(), 1)
+	assert.Len(t, p.Isolation.Off(), 1)
 	assert.Empty(t, p.Recovery)
 }
 
@@ -339,7 +339,7 @@ func TestIsolationMayFail(t *testing.T) {
 		objects["fence-method-template-fc-switch-brocade"]["template.properties"] += "\n" + spelling +
 			"=no\nname=the switch"
 		p := plan(t, namespace(objects), nodeconfig.Node{Name: "w1"})
-		assert.False(t, p.Isolation[0][0].MustSucceed)
+		assert.False(t, p.Isolation[0].MustSucceed)
 		assert.True(t, p.PowerManagement[0][0].MustSucceed)
 	}
 }

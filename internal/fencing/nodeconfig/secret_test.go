@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 func withPlainPassword(t *testing.T, password string) map[string]map[string]string {
@@ -27,7 +28,7 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 	require.Equal(t, "Tr0ub4dor", arguments(t, p.PowerManagement[0][0].Device)["password"])
 	core, logs := observer.New(zap.DebugLevel)
 	var log strings.Builder
-	deep := struct{ inside any }{struct{ device nodeconfig.Device }{*p.PowerManagement[0][0].Device}}
+	deep := struct{ inside any }{struct{ device nodeplan.Device }{*p.PowerManagement[0][0].Device}}
 	for _, printed := range []any{
 		p, &p, p.PowerManagement, p.PowerManagement[0][0].Device, *p.PowerManagement[0][0].Device,
 		p.PowerManagement[0][0].Device.Arguments, p.PowerManagement[0][0].Device.Arguments[3].Value, deep,
@@ -66,7 +67,7 @@ func TestErrorsDoNotTellPasswords(t *testing.T) {
 }
 
 func TestValuesOfSecrets(t *testing.T) {
-	device := func(ref string) *nodeconfig.Device {
+	device := func(ref string) *nodeplan.Device {
 		objects := load(t, "bmc-then-pdus.yaml", "w1")
 		changes{{template, "bmc/password", ref}}.apply(t, objects)
 		return plan(t, namespace(objects), nodeconfig.Node{Name: "w1"}).Devices()[0]
@@ -81,13 +82,14 @@ func TestValuesOfSecrets(t *testing.T) {
 		"odd/binary": "must be one line of UTF-8 text (got invalid UTF-8 at byte 1)",
 		"odd/empty":  "must have from 1 to 4085 bytes (got 0)",
 	} {
-		_, err := device(ref).Target("w1", secretValue)
+		_, err := nodeconfig.Target(device(ref), "w1", secretValue)
 		assert.EqualError(t, err, "config: fence_ipmilan/bmc-w1.example/: password: secret "+ref+" "+want)
 	}
-	_, err := device("bmc/password").Target("w1", func(nodeconfig.SecretRef) ([]byte, bool) { return nil, false })
+	_, err := nodeconfig.Target(device("bmc/password"), "w1",
+		func(nodeplan.SecretRef) ([]byte, bool) { return nil, false })
 	assert.EqualError(t, err, "config: fence_ipmilan/bmc-w1.example/: password: secret bmc/password is missing")
-	_, err = device("bmc/password").Target("w1",
-		func(nodeconfig.SecretRef) ([]byte, bool) { return []byte(strings.Repeat("x", 4096)), true })
+	_, err = nodeconfig.Target(device("bmc/password"), "w1",
+		func(nodeplan.SecretRef) ([]byte, bool) { return []byte(strings.Repeat("x", 4096)), true })
 	assert.ErrorContains(t, err, "(got 4096)")
 }
 

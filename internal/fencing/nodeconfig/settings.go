@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Limits of config.properties.
@@ -24,11 +26,9 @@ var knownSettings = append([]string{
 
 // readSettings reads config.properties into the plan.
 func (s *subject) readSettings(entries []entry) {
-	s.plan = Plan{
-		Node: s.node.Name, Object: s.object,
-		PowerOn: Always, NotReadyFor: cmp.Or(s.from.NotReadyFor, 30*time.Second), PowerWait: 5 * time.Minute,
-		BootGrace: 10 * time.Minute, Retries: 3, Restarts: 1, KdumpTimeout: 5 * time.Minute,
-	}
+	s.plan = nodeplan.Defaults()
+	s.plan.Node, s.plan.Object = s.node.Name, s.object
+	s.plan.NotReadyFor = cmp.Or(s.from.NotReadyFor, s.plan.NotReadyFor)
 	lines := map[string]int{}
 	var steps []step
 	for _, e := range entries {
@@ -60,7 +60,7 @@ func (s *subject) readSetting(key string, e entry) {
 	case "node_name":
 		s.readNodeName(e)
 	case "power_on":
-		s.plan.PowerOn = PowerOn(s.choice(e, string(Always), string(Never), string(Manual)))
+		s.plan.PowerOn = nodeplan.PowerOn(s.choice(e, "always", "never", "manual"))
 	case "not_ready_for":
 		s.plan.NotReadyFor = s.duration(e, 0)
 	case "power_wait":
@@ -111,12 +111,12 @@ func (s *subject) duration(e entry, least time.Duration) time.Duration {
 	return d
 }
 
-func (s *subject) count(e entry, least int) int {
+func (s *subject) count(e entry, least int) int32 {
 	n, err := strconv.Atoi(e.value)
 	if err != nil || n < least || n > maxCount || strconv.Itoa(n) != e.value {
 		s.badValue(e, fmt.Sprintf("must be a number from %d to %d", least, maxCount))
 	}
-	return n
+	return int32(n)
 }
 
 func (s *subject) badValue(e entry, rule string) {

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Names of the steps in configurations.
@@ -17,8 +20,9 @@ const (
 
 // builtInMethods are done in the cluster, except RestartInstance.
 var builtInMethods = []string{
-	MarkUnschedulable, MarkSchedulable, Cordon, Uncordon, RestartInstance, CleanPods, OutOfService, DetachVolumes,
-	DeleteNode,
+	nodeplan.MarkUnschedulable, nodeplan.MarkSchedulable, nodeplan.Cordon, nodeplan.Uncordon,
+	nodeplan.RestartInstance, nodeplan.CleanPods, nodeplan.OutOfService, nodeplan.DetachVolumes,
+	nodeplan.DeleteNode,
 }
 
 // step is the value of a step or of one of its fallback levels, whose number is 2 or more.
@@ -26,7 +30,7 @@ type step struct {
 	entry
 	step   string
 	number int
-	level  Level // empty if the plan has no such level
+	level  nodeplan.Level // empty if the plan has no such level
 }
 
 // stepOf splits a key.
@@ -48,7 +52,7 @@ func (s *subject) readSteps(steps []step) {
 			s.plan.Recovery = level
 		case st.number == 1 && empty:
 		case st.step == isolation:
-			s.plan.Isolation = []Level{level}
+			s.plan.Isolation = level
 			steps[i].level = level
 		case empty:
 			s.problem(st.at, "fallback level must have methods", "nothing")
@@ -67,12 +71,12 @@ func (s *subject) readSteps(steps []step) {
 	}
 }
 
-func (s *subject) readLevel(st step) Level {
+func (s *subject) readLevel(st step) nodeplan.Level {
 	if strings.Contains(st.value, ",") {
 		s.problem(st.at, "methods must be separated by blanks", st.value)
 		return nil
 	}
-	var methods Level
+	var methods nodeplan.Level
 	seen, complete := map[string]bool{}, true
 	for _, written := range strings.FieldsFunc(st.value, func(r rune) bool { return r == ' ' || r == '\t' }) {
 		name := methodName(written)
@@ -81,7 +85,7 @@ func (s *subject) readLevel(st step) Level {
 			continue
 		}
 		seen[name] = true
-		if st.step == recovery && (name == CleanPods || name == DetachVolumes) {
+		if st.step == recovery && (name == nodeplan.CleanPods || name == nodeplan.DetachVolumes) {
 			s.warning(st.at, "method is for a node that fails: a recovery does without it", written)
 			continue
 		}
@@ -94,10 +98,11 @@ func (s *subject) readLevel(st step) Level {
 	if st.step == powerManagement && len(methods) > 0 {
 		s.checkPower(st, methods, complete)
 	}
-	var level Level
+	var level nodeplan.Level
 	for _, implied := range []bool{false, true} {
 		for _, m := range methods {
-			if s.implied(m) == implied && (m.Action != On || st.step != powerManagement || s.plan.PowerOn != Never) {
+			if s.implied(m) == implied &&
+				(m.Action != agent.ActionOn || st.step != powerManagement || s.plan.PowerOn != nodeplan.Never) {
 				level = append(level, m)
 			}
 		}
@@ -106,16 +111,18 @@ func (s *subject) readLevel(st step) Level {
 }
 
 // implied reports whether a method is the on of a restart, which comes last.
-func (s *subject) implied(m Method) bool { return m.Action == On && len(s.methods[m.Name].actions) > 1 }
+func (s *subject) implied(m nodeplan.Method) bool {
+	return m.Action == agent.ActionOn && len(s.methods[m.Name].actions) > 1
+}
 
 // plannedAs expands a method of a step. It returns nil if the method is unknown.
-func (s *subject) plannedAs(st step, name, written string) (methods Level) {
+func (s *subject) plannedAs(st step, name, written string) (methods nodeplan.Level) {
 	d := s.methods[name]
 	switch {
-	case name == RestartInstance:
+	case name == nodeplan.RestartInstance:
 		d = s.restart(st.at)
 	case slices.Contains(builtInMethods, name):
-		return Level{{Name: name, MustSucceed: true}}
+		return nodeplan.Level{{Name: name, MustSucceed: true}}
 	case d == nil:
 		s.problem(st.at, nearest("method must be built in or defined as "+methodPrefix+name, name,
 			slices.Concat(builtInMethods, slices.Collect(maps.Keys(s.methods)))), written)
@@ -126,26 +133,28 @@ func (s *subject) plannedAs(st step, name, written string) (methods Level) {
 		s.problem(st.at, "method must succeed in power management: its template has must_success=no", written)
 	}
 	for _, action := range d.actions {
-		methods = append(methods, Method{name, action, d.device, d.mustSucceed})
+		methods = append(methods, nodeplan.Method{
+			Name: name, Action: action, Device: d.device, MustSucceed: d.mustSucceed, Storage: s.from.Storage[name],
+		})
 	}
 	return methods
 }
 
 // checkStep finds methods in the wrong step.
-func (s *subject) checkStep(st step, methods Level) {
+func (s *subject) checkStep(st step, methods nodeplan.Level) {
 	for i, m := range methods {
 		switch {
-		case st.step == isolation && m.Action == On:
+		case st.step == isolation && m.Action == agent.ActionOn:
 			s.problem(st.at, "isolation must not switch anything on", m.Name)
-		case st.step == recovery && m.Action == Off:
+		case st.step == recovery && m.Action == agent.ActionOff:
 			s.problem(st.at, "recovery must not switch anything off", m.Name)
-		case st.step == recovery && m.Name == MarkUnschedulable:
-			s.warning(st.at, "node stays unschedulable after it has recovered; did you mean "+MarkSchedulable+"?",
+		case st.step == recovery && m.Name == nodeplan.MarkUnschedulable:
+			s.warning(st.at, "node stays unschedulable after it has recovered; did you mean "+nodeplan.MarkSchedulable+"?",
 				m.Name)
-		case m.Name != DeleteNode:
+		case m.Name != nodeplan.DeleteNode:
 		case st.step != powerManagement || i < len(methods)-1:
 			s.problem(st.at, "method must be the last of power_management", m.Name)
-		case s.plan.PowerOn != Never:
+		case s.plan.PowerOn != nodeplan.Never:
 			s.problem(st.at, "method needs power_on=never: the machine of a node that was deleted stays off", m.Name)
 		}
 	}
@@ -153,13 +162,13 @@ func (s *subject) checkStep(st step, methods Level) {
 
 // checkTwins finds methods of a level that do the same to one plug. One of them was meant for
 // another plug, such as the second feed of a machine, which would keep its power unnoticed.
-func (s *subject) checkTwins(st step, methods Level) {
+func (s *subject) checkTwins(st step, methods nodeplan.Level) {
 	seen := map[string]string{}
 	for _, m := range methods {
 		if m.Device == nil {
 			continue
 		}
-		plug := string(m.Action) + " " + m.Device.identity
+		plug := string(m.Action) + " " + m.Device.Identity
 		if other, twice := seen[plug]; twice {
 			s.problem(st.at, "methods must be for different plugs, and "+other+" is for the same", m.Name)
 		}
@@ -168,7 +177,7 @@ func (s *subject) checkTwins(st step, methods Level) {
 }
 
 // plugs returns the names of methods by their plugs, and whether each method has one.
-func plugs(methods []Method) (names map[string]string, complete bool) {
+func plugs(methods []nodeplan.Method) (names map[string]string, complete bool) {
 	names, complete = map[string]string{}, true
 	for _, m := range methods {
 		if m.Device != nil {
@@ -181,13 +190,13 @@ func plugs(methods []Method) (names map[string]string, complete bool) {
 
 // checkPower checks that a level switches off everything that it switches on, in this order. If the
 // methods are incomplete, which is an error already, a missing one is not reported.
-func (s *subject) checkPower(st step, methods Level, complete bool) {
+func (s *subject) checkPower(st step, methods nodeplan.Level, complete bool) {
 	firstOn := ""
 	for _, m := range methods {
 		switch {
-		case m.Action == Off && firstOn != "":
+		case m.Action == agent.ActionOff && firstOn != "":
 			s.problem(st.at, "every off must come before every on, and "+firstOn+" comes before", m.Name)
-		case m.Action == On && !s.implied(m):
+		case m.Action == agent.ActionOn && !s.implied(m):
 			firstOn = cmp.Or(firstOn, m.Name)
 		}
 	}
@@ -201,7 +210,7 @@ func (s *subject) checkPower(st step, methods Level, complete bool) {
 		return
 	}
 	for _, plug := range slices.Sorted(maps.Keys(off)) {
-		if on[plug] == "" && s.plan.PowerOn != Never {
+		if on[plug] == "" && s.plan.PowerOn != nodeplan.Never {
 			s.problem(st.at, "what is switched off must be switched on in the same level, but for power_on=never",
 				off[plug])
 		}
@@ -223,8 +232,8 @@ func (s *subject) checkIsolation(steps []step) {
 			if st.step != isolation || m.Device == nil {
 				continue
 			}
-			isolated[m.Device.identity] = true
-			if complete && on[m.Device.Key] == "" && s.plan.PowerOn != Never {
+			isolated[m.Device.Identity] = true
+			if complete && on[m.Device.Key] == "" && s.plan.PowerOn != nodeplan.Never {
 				s.problem(st.at, "what isolation switches off must be switched on by recovery, but for power_on=never",
 					m.Name)
 			}
@@ -232,7 +241,7 @@ func (s *subject) checkIsolation(steps []step) {
 	}
 	for _, st := range steps {
 		for _, m := range st.level.Off() {
-			if st.step == powerManagement && m.Device != nil && isolated[m.Device.identity] {
+			if st.step == powerManagement && m.Device != nil && isolated[m.Device.Identity] {
 				s.problem(st.at, "plug must not be that of isolation: what was switched off is not switched off again",
 					m.Name)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeconfig"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // secrets of the namespace.
@@ -43,7 +44,7 @@ func secretKeys(name string) ([]string, error) {
 	return names, nil
 }
 
-func secretValue(ref nodeconfig.SecretRef) ([]byte, bool) {
+func secretValue(ref nodeplan.SecretRef) ([]byte, bool) {
 	value, found := secrets[ref.Name][ref.Key]
 	return []byte(value), found
 }
@@ -102,7 +103,7 @@ func load(t *testing.T, file, node string) map[string]map[string]string {
 	}
 }
 
-func plan(t *testing.T, n nodeconfig.Namespace, node nodeconfig.Node) nodeconfig.Plan {
+func plan(t *testing.T, n nodeconfig.Namespace, node nodeconfig.Node) nodeplan.Plan {
 	t.Helper()
 	p, err := nodeconfig.Resolve(n, []nodeconfig.Node{node}).Plan(node.Name)
 	require.NoError(t, err)
@@ -110,7 +111,7 @@ func plan(t *testing.T, n nodeconfig.Namespace, node nodeconfig.Node) nodeconfig
 }
 
 // names of a level, with what each does to which device.
-func names(level nodeconfig.Level) []string {
+func names(level nodeplan.Level) []string {
 	var all []string
 	for _, m := range level {
 		name := m.Name
@@ -122,15 +123,15 @@ func names(level nodeconfig.Level) []string {
 	return all
 }
 
-func arguments(t *testing.T, d *nodeconfig.Device) map[string]string {
+func arguments(t *testing.T, d *nodeplan.Device) map[string]string {
 	t.Helper()
-	target, err := d.Target("w1", secretValue)
+	target, err := nodeconfig.Target(d, "w1", secretValue)
 	require.NoError(t, err)
 	all := map[string]string{}
 	for _, name := range target.Parameters.Names() {
 		all[name], _ = target.Parameters.Get(name)
 	}
-	require.True(t, slices.IsSortedFunc(d.Arguments, func(a, b nodeconfig.Argument) int {
+	require.True(t, slices.IsSortedFunc(d.Arguments, func(a, b nodeplan.Argument) int {
 		return strings.Compare(a.Name, b.Name)
 	}))
 	return all

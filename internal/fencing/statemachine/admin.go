@@ -164,7 +164,7 @@ func (t transition) paused() Step {
 	}
 	wait := Wait{For: lookSeldom, Why: "paused by an admin"}
 	for _, rec := range t.s.Devices {
-		d, configured := t.Plan.device(rec.Device)
+		d, configured := t.device(rec.Device)
 		if rec.Op == nil || rec.Op.ID == t.Memory.unsent || !configured {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -222,7 +223,7 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 		"final":                   func(r *rig) { r.phase(v1alpha1.PhaseFinal) },
 		"given up, the node gone": func(r *rig) { r.node.Missing = true; r.phase(v1alpha1.PhaseGivenUp) },
 		"released, its plug off, the node removed": func(r *rig) {
-			r.plan.PowerOn = statemachine.PowerOnNever
+			r.plan.PowerOn = nodeplan.Never
 			r.phase(v1alpha1.PhaseGivenUp)
 			r.node.Missing = true
 		},
@@ -239,7 +240,7 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 	}
 	t.Run("but not while a plug is off", func(t *testing.T) {
 		plan := bmc()
-		plan.PowerOn = statemachine.PowerOnManual
+		plan.PowerOn = nodeplan.Manual
 		r := newRig(t, plan)
 		r.phase(v1alpha1.PhaseGivenUp)
 		r.rest(30 * time.Hour)
@@ -247,7 +248,7 @@ func TestRecordIsForgottenAfterADay(t *testing.T) {
 	})
 	t.Run("nor if it was not released", func(t *testing.T) {
 		plan := bmc()
-		plan.PowerOn = statemachine.PowerOnNever
+		plan.PowerOn = nodeplan.Never
 		r := newRig(t, plan)
 		r.until(statemachine.OffSeen)
 		r.node.Missing = true

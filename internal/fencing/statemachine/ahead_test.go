@@ -9,6 +9,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -27,13 +28,13 @@ func readings(steps []statemachine.Step) (names []string) {
 
 func TestDevicesAreReadBeforeTheWaitIsOver(t *testing.T) {
 	plan := bmc()
-	plan.Levels = [][]statemachine.Device{{device("pdu a"), device("pdu b")}, {device("bmc")}}
+	plan.PowerManagement = []nodeplan.Level{{feed("pdu a"), feed("pdu b")}, {feed("bmc")}}
 	r := newRig(t, plan)
 	r.until(statemachine.NodeIsolated)
 	began, before := r.elapsed(), len(r.steps)
 	r.until(statemachine.PowerWaitOver)
 	assert.Equal(t, []string{"pdu a", "pdu b"}, readings(r.steps[before:]), "all of the first level, once")
-	assert.InDelta(t, statemachine.DefaultPowerWait, r.elapsed()-began, float64(100*time.Millisecond))
+	assert.InDelta(t, nodeplan.Defaults().PowerWait, r.elapsed()-began, float64(100*time.Millisecond))
 	before = len(r.steps)
 	next[statemachine.Call](r)
 	assert.Empty(t, readings(r.steps[before:]), "before the first command")

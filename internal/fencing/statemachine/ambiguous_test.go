@@ -9,16 +9,19 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // ambiguous is a device that reads off while its machine is suspended, too.
-func ambiguous(name string) statemachine.Device {
-	return statemachine.Device{Name: name, Known: true, Ambiguous: true}
+func ambiguous(name string) nodeplan.Method {
+	m := feed(name)
+	m.Device.OffIsProof = false
+	return m
 }
 
-func vm() statemachine.Plan {
-	return statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{ambiguous("vm")}}}
+func vm() nodeplan.Plan {
+	return planOf(nodeplan.Level{ambiguous("vm")})
 }
 
 // requireUnclear fails unless a fence waits for an admin, and has released nothing.
@@ -88,7 +91,7 @@ func TestAdminConfirmsThatASuspendedMachineHasEnded(t *testing.T) {
 
 func TestAnotherLevelIsUsedForASuspendedMachine(t *testing.T) {
 	plan := vm()
-	plan.Levels = append(plan.Levels, []statemachine.Device{device("host")})
+	plan.PowerManagement = append(plan.PowerManagement, nodeplan.Level{feed("host")})
 	r := newRig(t, plan)
 	r.plugs["vm"].suspended = true
 	r.until(statemachine.Verified)

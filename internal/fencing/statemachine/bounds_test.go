@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -16,9 +17,9 @@ import (
 // stands still: the rig judges each write.
 
 func TestRecordOfTheLargestPlanStaysWithinItsBounds(t *testing.T) {
-	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{nil}}
+	plan := planOf(nil)
 	for i := range statemachine.MaxDevices {
-		plan.Levels[0] = append(plan.Levels[0], device(fmt.Sprint(i)))
+		plan.PowerManagement[0] = append(plan.PowerManagement[0], feed(fmt.Sprint(i)))
 	}
 	r := newRig(t, plan)
 	last := r.plugs[fmt.Sprint(statemachine.MaxDevices-1)]
@@ -62,12 +63,12 @@ func TestRecordOfManyIncidentsStaysWithinItsBounds(t *testing.T) {
 // one after another, with clocks that run on.
 func TestFencesEndWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(draw *rapid.T) {
-		levels := [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}
+		levels := []nodeplan.Level{{feed("bmc")}, {feed("a"), feed("b")}}
 		plan := storage()
-		plan.Levels = levels[:rapid.IntRange(1, 2).Draw(draw, "levels")]
+		plan.PowerManagement = levels[:rapid.IntRange(1, 2).Draw(draw, "levels")]
 		r := newRig(t, plan)
 		names := []string{"port", "bmc"}
-		if len(plan.Levels) == 2 {
+		if len(plan.PowerManagement) == 2 {
 			names = append(names, "a", "b")
 		}
 		happens := rapid.SliceOfN(rapid.IntRange(0, 400), 0, 12).Draw(draw, "when")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // openCommission begins an incident that is a commission, and fixes its configuration.
@@ -60,8 +61,8 @@ func askedOf(asked, bootID string) bool {
 func (t transition) commissioning() Step {
 	number, devices := t.level()
 	switch {
-	case t.Plan.Unresolved != "":
-		return t.failCommission(CommissionFailed, "the configuration cannot be used: "+t.Plan.Unresolved)
+	case t.Unresolved != "":
+		return t.failCommission(CommissionFailed, "the configuration cannot be used: "+t.Unresolved)
 	case t.s.ConfigHash != t.Plan.Hash:
 		return t.failCommission(CommissionFailed, "the configuration has changed meanwhile")
 	case len(devices) == 0:
@@ -76,8 +77,8 @@ func (t transition) commissioning() Step {
 }
 
 // switchOffCommissioned returns the next step to switch a device off, or nil if it was read off.
-func (t transition) switchOffCommissioned(d Device, level int32) Step {
-	rec := recorded(t.s, d.Name)
+func (t transition) switchOffCommissioned(d *nodeplan.Device, level int32) Step {
+	rec := recorded(t.s, d.Key)
 	switch {
 	case rec.State == v1alpha1.DeviceOff:
 		return nil
@@ -91,20 +92,20 @@ func (t transition) switchOffCommissioned(d Device, level int32) Step {
 			}
 			return t.failCommission(
 				CommissionFailed,
-				fmt.Sprintf("device %s was told to switch off, and %s", d.Name, why),
+				fmt.Sprintf("device %s was told to switch off, and %s", d.Key, why),
 			)
 		})
 	case rec.Touched:
-		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Name))
+		return t.failCommission(CommissionFailed, fmt.Sprintf("device %s was told to switch off, and reads on", d.Key))
 	}
-	before, ok := t.reading(d.Name, recent)
+	before, ok := t.reading(d.Key, recent)
 	switch {
 	case !ok:
-		return Read{[]string{d.Name}}
+		return Read{[]string{d.Key}}
 	case before.power != agent.PowerOn:
 		return t.failCommission(
 			CommissionFailed,
-			fmt.Sprintf("device %s reads %s before it is switched off", d.Name, before.power),
+			fmt.Sprintf("device %s reads %s before it is switched off", d.Key, before.power),
 		)
 	}
 	n, step := t.present(callWithin)
@@ -161,7 +162,7 @@ func (t transition) sendCommissionOff(rec v1alpha1.Device, level int32) Step {
 }
 
 // awaitNodeDown waits until a node goes down after all its feeds were read off.
-func (t transition) awaitNodeDown(devices []Device) Step {
+func (t transition) awaitNodeDown(devices []*nodeplan.Device) Step {
 	if t.s.Wait == nil {
 		return t.write(AllOff, t.give(v1alpha1.WaitDeparture))
 	}
@@ -169,7 +170,7 @@ func (t transition) awaitNodeDown(devices []Device) Step {
 	if step != nil {
 		return step
 	}
-	left := t.left(or(t.Plan.BootGrace, DefaultBootGrace))
+	left := t.left(t.Plan.BootGrace)
 	p := t.pass(devices)
 	switch {
 	case p.on:
@@ -225,7 +226,7 @@ func (t transition) commissioned(n Node) Step {
 				changes,
 				t.suspect,
 			)
-	case t.Plan.Unresolved != "" || t.s.ConfigHash != t.Plan.Hash:
+	case t.Unresolved != "" || t.s.ConfigHash != t.Plan.Hash:
 		why = "the configuration has changed meanwhile"
 	case t.Memory.progress.failed != "":
 		why = "it could not be written down at the node"

@@ -40,12 +40,12 @@ var commissionMutations = []mutation.Mutation{
 	},
 	{
 		Name: "a suspended machine is off", File: "poweroff.go",
-		Old: "case before.power == agent.PowerOff && d.Ambiguous:", New: "case false:",
+		Old: "case before.power == agent.PowerOff && !d.OffIsProof:", New: "case false:",
 		Caught: "TestSuspendedMachineIsNotOff",
 	},
 	{
 		Name: "whatever reads off after a command was switched off", File: "poweroff.go",
-		Old: "return !d.Ambiguous || rec.Op != nil && rec.Op.ID == seen.sent", New: "return true",
+		Old: "return d.OffIsProof || rec.Op != nil && rec.Op.ID == seen.sent", New: "return true",
 		Caught: "TestSuspendedMachineIsNotOff",
 	},
 	{

@@ -12,12 +12,13 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // newTrial returns a rig with a node that works, is cordoned, and whose devices somebody wants to
 // have tried.
-func newTrial(t *testing.T, plan statemachine.Plan) *rig {
+func newTrial(t *testing.T, plan nodeplan.Plan) *rig {
 	t.Helper()
 	r := newRig(t, plan)
 	r.back()
@@ -106,8 +107,8 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 		"the policy allows it later": func(r *rig) {
 			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Postpone, Message: "later"}
 		},
-		"the configuration cannot be used": func(r *rig) { r.plan.Unresolved = "wrong" },
-		"no device is configured":          func(r *rig) { r.plan.Levels = nil },
+		"the configuration cannot be used": func(r *rig) { r.unresolved = "wrong" },
+		"no device is configured":          func(r *rig) { r.plan.PowerManagement = nil },
 		"the node is not cordoned":         func(r *rig) { r.node.Cordoned = false },
 		"the node fails":                   func(r *rig) { r.node.Failing = true },
 		"the node is not Ready":            func(r *rig) { r.node.Ready = false },
@@ -217,10 +218,10 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 		"the configuration breaks": {func(r *rig) {
 			r.until(statemachine.OffSeen)
 			plan := r.plan
-			r.plan = statemachine.Plan{Unresolved: "wrong"}
+			r.plan, r.unresolved = nodeplan.Defaults(), "wrong"
 			r.rest(time.Minute)
 			assert.Equal(r.t, "NotConfigured", r.status().Hold.Reason, "the machine is off, and the record says why")
-			r.plan = plan
+			r.plan, r.unresolved = plan, ""
 		}, v1alpha1.PhaseFinal, "cannot be used"},
 		"the machine does not start": {
 			func(r *rig) { r.boots = false }, v1alpha1.PhaseGivenUp,
@@ -257,7 +258,7 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 		"the device is not configured when it is off": {func(r *rig) {
 			r.until(statemachine.OffSeen)
 			plan := r.plan
-			r.plan.Hash, r.plan.Levels = "2", nil
+			r.plan.Hash, r.plan.PowerManagement = "2", nil
 			r.rest(time.Minute)
 			assert.Equal(r.t, "ConfigurationChanged", r.status().Hold.Reason)
 			r.plan = plan
@@ -293,10 +294,8 @@ func isPoweredOff(c metav1.Condition) bool { return c.Type == v1alpha1.Condition
 
 // Each level is tried by itself, and the node has to restart each time.
 func TestCommissionTriesEachLevel(t *testing.T) {
-	plan := statemachine.Plan{
-		Hash: "1", PowerOn: statemachine.PowerOnManual,
-		Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu-a"), device("pdu-b")}},
-	}
+	plan := planOf(nodeplan.Level{feed("bmc")}, nodeplan.Level{feed("pdu-a"), feed("pdu-b")})
+	plan.PowerOn = nodeplan.Manual
 	r := newTrial(t, plan)
 	r.until(statemachine.NextLevel)
 	assert.Equal(t, int32(2), r.status().Level)
@@ -318,7 +317,7 @@ func TestCommissionTriesEachLevel(t *testing.T) {
 // The controller is restarted after any step, and after an hour goes on or ends it: no device
 // gets two commands to switch off, and none is left off.
 func TestCommissionSurvivesRestarts(t *testing.T) {
-	plan := statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}}
+	plan := planOf(nodeplan.Level{feed("a"), feed("b")})
 	proved := 0
 	for _, away := range []time.Duration{0, time.Hour} {
 		for n := 1; ; n++ {

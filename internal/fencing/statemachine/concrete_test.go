@@ -15,6 +15,7 @@ import (
 
 var (
 	names    = [2]string{"a", "b"}
+	known    = map[string]bool{"a": true, "b": true}
 	epoch    = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	triggers = []v1alpha1.Trigger{{Type: "Ready", Status: "Unknown"}}
 	failing  = &triggers[0]
@@ -190,7 +191,7 @@ func (c *scenario) input(s *State) Input {
 	if s.Parts&partSettled != 0 {
 		m.progress.emptied = ago(podLag)
 	}
-	in := Input{Fence: fence, Plan: c.plan(), Dump: dump, Memory: m, Now: now}
+	in := Input{Fence: fence, Plan: c.plan(), Known: known, Dump: dump, Memory: m, Now: now}
 	if s.Hold {
 		in.Policy.Admit = Answer{Verdict: Hold, Reason: "Policy"}
 	}

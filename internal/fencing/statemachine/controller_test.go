@@ -7,6 +7,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // controller is the real state machine in the state, and what becomes of its step.
@@ -249,12 +250,12 @@ func (x *explorer) act(s State, in *Input, step Act) {
 	n := x.after(s, in, step, Outcome{})
 	bad := ""
 	switch step.Method {
-	case MarkUnschedulable:
+	case nodeplan.MarkUnschedulable:
 		n.Taint = true
 		if x.d.OwnCordon && !n.Unschedulable || x.d.OwnCordon && n.OurCordon {
 			n.Unschedulable, n.OurCordon = true, true
 		}
-	case MarkSchedulable:
+	case nodeplan.MarkSchedulable:
 		n.Taint = false
 		if n.OurCordon {
 			n.Unschedulable, n.OurCordon = false, false

@@ -2,7 +2,7 @@
 // failed node, so that its workloads can run elsewhere without an admin, and never while the
 // machine may still run them.
 //
-// [Transition] is a pure function of the record ([v1alpha1.NodeFence]), the configuration ([Plan]),
+// [Transition] is a pure function of the record ([v1alpha1.NodeFence]), the configuration ([nodeplan.Plan]),
 // the answers of the policy ([Policy]), what this process has seen and done ([Memory]), and the
 // time. It returns one [Step]. A controller is this loop:
 //
@@ -123,7 +123,7 @@
 //
 // A device that reads off before its first command (FoundOff) was switched off by a person, who may
 // be working on the machine, or by another controller. It gets the command all the same, and proves
-// that the machine is off if it is Known, but it is not switched on again. The fence then ends in
+// that the machine is off if it is known, but it is not switched on again. The fence then ends in
 // GivenUp, and continues to Final when the node returns.
 //
 // Some devices are ambiguous: they also read off while their machine is suspended, and its programs

@@ -61,7 +61,7 @@ func (t transition) awaitDumpEnd(n Node) Step {
 	for _, e := range t.s.Evidence {
 		if e.Source == v1alpha1.SourceKdump {
 			passed := t.Now.Wall.Sub(e.Readings[0].At.Time)
-			left = min(left, or(t.Plan.KdumpTimeout, DefaultKdumpTimeout)-max(0, passed))
+			left = min(left, t.Plan.KdumpTimeout-max(0, passed))
 		}
 	}
 	if left <= 0 {

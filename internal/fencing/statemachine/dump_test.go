@@ -9,11 +9,12 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
 // dumps is a plan that heeds dumps.
-func dumps(wait time.Duration) statemachine.Plan {
+func dumps(wait time.Duration) nodeplan.Plan {
 	plan := bmc()
 	plan.Kdump, plan.PowerWait = true, wait
 	return plan

@@ -55,7 +55,7 @@ func (t transition) givenUp() Step {
 // be read. It returns nil if all of them are off.
 func (t transition) reportDevicesOn() Step {
 	for _, rec := range t.s.Devices {
-		if _, configured := t.Plan.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
+		if _, configured := t.device(rec.Device); rec.State != v1alpha1.DeviceLeftOff || !configured {
 			continue
 		}
 		seen, ok := t.reading(rec.Device, lookSeldom)
@@ -140,5 +140,5 @@ func (t transition) restartAsked() bool {
 func (t transition) forgotten() bool {
 	complete := meta.FindStatusCondition(t.s.Conditions, v1alpha1.ConditionComplete)
 	return complete != nil &&
-		t.Now.Wall.Sub(complete.LastTransitionTime.Time) >= time.Duration(or(t.Plan.History, DefaultHistory))
+		t.Now.Wall.Sub(complete.LastTransitionTime.Time) >= t.Plan.History
 }

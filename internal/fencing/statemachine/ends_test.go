@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -116,11 +117,11 @@ func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
 	r.back()
 	r.rest(time.Hour)
 	assert.Equal(t, v1alpha1.PhaseGivenUp, r.status().Phase)
-	assert.NotContains(t, r.methods, statemachine.MarkSchedulable)
+	assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
 	r.plugs["bmc"].silent = false
 	r.rest(3 * time.Minute)
 	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-	assert.Contains(t, r.methods, statemachine.MarkSchedulable)
+	assert.Contains(t, r.methods, nodeplan.MarkSchedulable)
 }
 
 // An autoscaler marks a node in the middle of its fence, changes its mind, and the node works: it gets
@@ -143,7 +144,7 @@ func TestNodeThatIsNotRemovedAfterAllIsRecovered(t *testing.T) {
 			r.back()
 			r.rest(3 * time.Minute)
 			assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-			assert.Contains(t, r.methods, statemachine.MarkSchedulable)
+			assert.Contains(t, r.methods, nodeplan.MarkSchedulable)
 			assert.False(t, r.status().Taints.Fence)
 			assert.Len(t, r.plugs["bmc"].commands, offs)
 		})

@@ -7,6 +7,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -14,13 +15,19 @@ import (
 func ExampleTransition() {
 	var (
 		fence = &v1alpha1.NodeFence{Node: "worker-1"}
-		plan  = statemachine.Plan{Hash: "v1", Levels: [][]statemachine.Device{{{Name: "bmc", Known: true}}}}
+		plan  = nodeplan.Defaults()
+		known = map[string]bool{"bmc": true}
 		now   = clock.Reading{Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 		power = agent.PowerOn
 	)
+	plan.Hash, plan.PowerManagement = "v1", []nodeplan.Level{{{
+		Action: agent.ActionOff, Device: &nodeplan.Device{Key: "bmc", OffIsProof: true},
+	}}}
 	memory := statemachine.NewMemory(now)
 	for fence.Status.Released != v1alpha1.ReleasedDone {
-		step := statemachine.Transition(statemachine.Input{Fence: fence, Plan: plan, Memory: memory, Now: now})
+		step := statemachine.Transition(statemachine.Input{
+			Fence: fence, Plan: plan, Known: known, Memory: memory, Now: now,
+		})
 		before, outcome := fence.Status, statemachine.Outcome{Began: now}
 		switch step := step.(type) {
 		case statemachine.Look:

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -70,10 +71,7 @@ func TestFlowOfANodeThatReturns(t *testing.T) {
 
 func TestFlowWithASecondLevel(t *testing.T) {
 	r := newRig(t,
-		statemachine.Plan{
-			Hash:   "1",
-			Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu a"), device("pdu b")}},
-		})
+		planOf(nodeplan.Level{feed("bmc")}, nodeplan.Level{feed("pdu a"), feed("pdu b")}))
 	r.until(statemachine.OffIntent) // a device that did not answer before would not be commanded
 	r.plugs["bmc"].silent, r.plugs["bmc"].deaf = true, true
 	r.until(statemachine.WorkloadsFreed)
@@ -118,12 +116,7 @@ func TestFlowWithASecondLevel(t *testing.T) {
 }
 
 func TestFlowOfStorageThatIsCut(t *testing.T) {
-	port := device("port")
-	r := newRig(t, statemachine.Plan{
-		Hash: "1", Isolation: []statemachine.Method{{Name: "fc-off", Device: &port, Storage: true}},
-		Levels:   [][]statemachine.Device{{device("pdu")}},
-		Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
-	})
+	r := newRig(t, storage())
 	r.phase(v1alpha1.PhaseFinal)
 	golden(t, r, `
     0s Begun: Detected (Isolation/New)

@@ -7,14 +7,24 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Input is everything that a decision depends on.
 type Input struct {
 	// Fence is the record as it was read. It is not changed.
 	Fence *v1alpha1.NodeFence
-	// Plan is the configuration of the node.
-	Plan Plan
+	// Plan is the configuration of the node. If Unresolved is set, it is the reason why there is no
+	// plan, and Plan has defaults only. No configured action is done then, and no device is given up.
+	Plan       nodeplan.Plan
+	Unresolved string
+	// Known has the keys of devices that were read on with this very configuration while the node was
+	// Ready. Another device that reads off before it is commanded may belong to any machine, and
+	// proves nothing.
+	Known map[string]bool
+	// FenceReadyNodes allows taking the power of a Ready node if the condition that started the fence
+	// requires it.
+	FenceReadyNodes bool
 	// Policy has the present answers of the policy.
 	Policy Policy
 	// Trigger is the condition for which the node should be fenced now, or nil.

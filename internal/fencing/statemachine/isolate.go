@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // detect gives a new record its first status.
@@ -60,7 +61,7 @@ func (t transition) detected() Step {
 	if _, step := t.failing(); step != nil {
 		return step
 	}
-	if step := t.rest(or(t.Plan.NotReadyFor, DefaultNotReadyFor), "the condition has to last"); step != nil {
+	if step := t.rest(t.Plan.NotReadyFor, "the condition has to last"); step != nil {
 		return step
 	}
 	if step := t.resolved(); step != nil {
@@ -98,35 +99,35 @@ func (t transition) isolating() Step {
 	if step := t.resolved(); step != nil {
 		return step
 	}
-	if failed := t.Memory.progress.failed; failed != "" && !t.Plan.optional(failed) {
-		if t.s.Retries+1 >= t.Plan.retries() {
+	if failed := t.Memory.progress.failed; failed != "" && !t.optional(failed) {
+		if t.s.Retries+1 >= t.Plan.Retries {
 			return t.fail(IsolationFailed)
 		}
 		return t.write(MethodFailed, func(s *v1alpha1.Status) { s.Retries++ })
 	}
-	methods := t.Plan.isolation()
+	methods := t.isolation()
 	if done := t.Memory.progress.methods; done < len(methods) {
 		return Act{methods[done]}
 	}
-	var cut []string
+	var cut []*nodeplan.Device
 	reachable := false // by a path that could not be cut
 	for _, m := range t.Plan.Isolation {
 		if m.Device == nil {
 			continue
 		}
 		failed := false
-		if step := t.switchOff(*m.Device, 0, false, func(Reason) Step {
+		if step := t.switchOff(m.Device, 0, false, func(Reason) Step {
 			failed = true
 			return t.fail(IsolationFailed)
 		}); step != nil {
-			if failed && m.Optional {
+			if failed && !m.MustSucceed {
 				reachable = reachable || m.Storage
 				continue
 			}
 			return step
 		}
 		if m.Storage {
-			cut = append(cut, m.Device.Name)
+			cut = append(cut, m.Device)
 		}
 	}
 	if !reachable {
@@ -138,18 +139,20 @@ func (t transition) isolating() Step {
 }
 
 // isolation returns the methods of the cluster. The fence's own taint is always the first.
-func (p *Plan) isolation() []string {
-	methods := []string{MarkUnschedulable}
-	for _, m := range p.Isolation {
-		if m.Device == nil && m.Name != MarkUnschedulable {
+func (t transition) isolation() []string {
+	methods := []string{nodeplan.MarkUnschedulable}
+	for _, m := range t.Plan.Isolation {
+		if m.Device == nil && m.Name != nodeplan.MarkUnschedulable {
 			methods = append(methods, m.Name)
 		}
 	}
 	return methods
 }
 
-func (p *Plan) optional(method string) bool {
-	return slices.ContainsFunc(p.Isolation, func(m Method) bool { return m.Name == method && m.Optional })
+func (t transition) optional(method string) bool {
+	return slices.ContainsFunc(t.Plan.Isolation, func(m nodeplan.Method) bool {
+		return m.Name == method && !m.MustSucceed
+	})
 }
 
 // isolated waits for the node to return.
@@ -161,7 +164,7 @@ func (t transition) isolated() Step {
 	if step := t.releaseDumpPods(n); step != nil {
 		return step
 	}
-	if step := t.rest(or(t.Plan.PowerWait, DefaultPowerWait), "the node may return by itself"); step != nil {
+	if step := t.rest(t.Plan.PowerWait, "the node may return by itself"); step != nil {
 		return t.ahead(step)
 	}
 	if t.s.Released == v1alpha1.ReleasedDone {
@@ -178,7 +181,7 @@ func (t transition) isolated() Step {
 	if t.spared(n) {
 		return t.hold("NodeReady", "the node is Ready: its condition does not justify to take its power", 0)
 	}
-	if len(t.Plan.Levels) == 0 {
+	if len(t.Plan.PowerManagement) == 0 {
 		return t.hold(
 			"NoPowerDevice",
 			"no device can switch the machine off: confirm that it is without power, or repair it",
@@ -201,16 +204,16 @@ func (t transition) isolated() Step {
 // not wait for that.
 func (t transition) ahead(step Step) Step {
 	wait, ok := step.(Wait)
-	if !ok || len(wait.Watch) > 0 || len(t.Plan.Levels) == 0 {
+	if !ok || len(wait.Watch) > 0 || len(t.Plan.PowerManagement) == 0 {
 		return step
 	}
 	var names []string
-	for _, d := range t.Plan.Levels[0] {
-		if _, read := t.reading(d.Name, recent); !read && !recorded(t.s, d.Name).Touched {
-			names = append(names, d.Name)
+	for _, d := range devicesOf(t.Plan.PowerManagement[0]) {
+		if _, read := t.reading(d.Key, recent); !read && !recorded(t.s, d.Key).Touched {
+			names = append(names, d.Key)
 		}
 	}
-	left := t.left(or(t.Plan.PowerWait, DefaultPowerWait))
+	left := t.left(t.Plan.PowerWait)
 	switch {
 	case len(names) == 0:
 	case left > readAhead:

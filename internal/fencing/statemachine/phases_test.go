@@ -11,6 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -44,8 +45,8 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 // The process before was on a machine whose clock was a day wrong.
 func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
 	for since, wait := range map[time.Duration]time.Duration{
-		-24 * time.Hour: 0, 0: statemachine.DefaultPowerWait,
-		24 * time.Hour: statemachine.DefaultPowerWait,
+		-24 * time.Hour: 0, 0: nodeplan.Defaults().PowerWait,
+		24 * time.Hour: nodeplan.Defaults().PowerWait,
 	} {
 		r := newRig(t, bmc())
 		r.phase(v1alpha1.PhaseIsolated)
@@ -65,7 +66,7 @@ func TestClockThatIsSetDoesNotChangeAWait(t *testing.T) {
 		began := r.now.Monotonic
 		r.now.Wall = r.now.Wall.Add(step)
 		r.phase(v1alpha1.PhasePowering)
-		assert.InDelta(t, statemachine.DefaultPowerWait, r.now.Monotonic-began, float64(2*time.Second), step)
+		assert.InDelta(t, nodeplan.Defaults().PowerWait, r.now.Monotonic-began, float64(2*time.Second), step)
 	}
 }
 
@@ -78,7 +79,7 @@ func TestWaitGoesOnWithTheNextProcess(t *testing.T) {
 		r.rest(time.Minute)
 		r.restart()
 	}
-	assert.InDelta(t, statemachine.DefaultPowerWait, r.elapsed()-began, float64(time.Minute+time.Second))
+	assert.InDelta(t, nodeplan.Defaults().PowerWait, r.elapsed()-began, float64(time.Minute+time.Second))
 }
 
 func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
@@ -97,7 +98,7 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 			r.phase(v1alpha1.PhaseGivenUp)
 			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
 			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
-			assert.NotContains(t, r.methods, statemachine.MarkSchedulable)
+			assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
 		})
 	}
 }
@@ -133,13 +134,13 @@ func TestPolicy(t *testing.T) {
 		assert.Equal(t, time.Minute, r.steps[len(r.steps)-1].(statemachine.Wait).For)
 	})
 	t.Run("admits only once", func(t *testing.T) {
-		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}})
+		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
 		r.until(statemachine.OffSeen)
 		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm"}
 		r.until(statemachine.Verified)
 	})
 	t.Run("may hold between commands", func(t *testing.T) {
-		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}})
+		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
 		r.until(statemachine.OffSeen)
 		r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Reason: "OwnPartition"}
 		r.rest(time.Hour)
@@ -155,10 +156,12 @@ func TestPolicy(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	plan := func(optional bool) statemachine.Plan {
+	plan := func(optional bool) nodeplan.Plan {
 		p := bmc()
-		p.Isolation = []statemachine.Method{{Name: "clean-pods", Optional: optional}, {Name: "detach-volumes"}}
-		p.Recovery = []statemachine.Method{{Name: "attach"}, {Name: statemachine.MarkSchedulable}, {Name: "tell"}}
+		p.Isolation = nodeplan.Level{
+			{Name: "clean-pods", MustSucceed: !optional}, {Name: "detach-volumes", MustSucceed: true},
+		}
+		p.Recovery = nodeplan.Level{{Name: "attach"}, {Name: nodeplan.MarkSchedulable}, {Name: "tell"}}
 		return p
 	}
 	t.Run("are carried out in order, the taint first and last", func(t *testing.T) {
@@ -166,8 +169,8 @@ func TestMethods(t *testing.T) {
 		r.phase(v1alpha1.PhaseFinal)
 		assert.Equal(t,
 			[]string{
-				statemachine.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell",
-				statemachine.MarkSchedulable,
+				nodeplan.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell",
+				nodeplan.MarkSchedulable,
 			}, r.methods)
 		assert.False(t, r.status().Taints.Fence)
 	})
@@ -186,7 +189,7 @@ func TestMethods(t *testing.T) {
 		r := newRig(t, plan(true))
 		r.failing["clean-pods"] = 3
 		r.phase(v1alpha1.PhaseIsolated)
-		assert.Equal(t, []string{statemachine.MarkUnschedulable, "clean-pods", "detach-volumes"}, r.methods)
+		assert.Equal(t, []string{nodeplan.MarkUnschedulable, "clean-pods", "detach-volumes"}, r.methods)
 	})
 	t.Run("of the recovery that fail are an error, and tried again", func(t *testing.T) {
 		r := newRig(t, plan(false))
@@ -198,29 +201,29 @@ func TestMethods(t *testing.T) {
 	})
 	t.Run("leave the taint if somebody else removes it", func(t *testing.T) {
 		p := bmc()
-		p.KeepTaint = true
+		p.Recovery = nodeplan.Level{{Name: nodeplan.MarkUnschedulable}}
 		r := newRig(t, p)
 		r.phase(v1alpha1.PhaseFinal)
-		assert.NotContains(t, r.methods, statemachine.MarkSchedulable)
+		assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
 		assert.True(t, r.status().Taints.Fence)
 	})
 }
 
 func TestOptionalDeviceOfTheIsolation(t *testing.T) {
 	p := storage()
-	p.Isolation[0].Optional = true
+	p.Isolation[0].MustSucceed = false
 	r := newRig(t, p)
 	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
 	r.phase(v1alpha1.PhaseIsolated)
 	assert.Empty(t, r.status().StorageReleased)
-	p.Isolation[0].Optional = false
+	p.Isolation[0].MustSucceed = true
 	r = newRig(t, p)
 	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
 	r.until(statemachine.IsolationFailed)
 }
 
 func TestWithoutDevicesAHumanIsNeeded(t *testing.T) {
-	r := newRig(t, statemachine.Plan{})
+	r := newRig(t, nodeplan.Defaults())
 	r.rest(time.Hour)
 	assert.Equal(t, "NoPowerDevice", r.status().Hold.Reason)
 	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
@@ -236,33 +239,33 @@ func TestWithoutAPlanTheFenceStands(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			r := newRig(t, storage())
 			r.phase(phase)
-			r.plan = statemachine.Plan{Unresolved: "the object is gone"}
+			r.plan, r.unresolved = nodeplan.Defaults(), "the object is gone"
 			r.rest(10 * time.Minute)
 			assert.Equal(t, phase, r.status().Phase)
 			assert.Equal(t, "NotConfigured", r.status().Hold.Reason)
 			assert.Equal(t, "the object is gone", r.status().Hold.Message)
-			r.plan = storage()
+			r.plan, r.unresolved = storage(), ""
 			r.phase(v1alpha1.PhaseFinal)
-			assert.Equal(t, []string{statemachine.MarkUnschedulable, statemachine.MarkSchedulable}, r.methods)
+			assert.Equal(t, []string{nodeplan.MarkUnschedulable, nodeplan.MarkSchedulable}, r.methods)
 		})
 	}
 }
 
 func TestPowerThatStaysOff(t *testing.T) {
 	plan := bmc()
-	plan.PowerOn = statemachine.PowerOnNever
+	plan.PowerOn = nodeplan.Never
 	r := newRig(t, plan)
 	r.phase(v1alpha1.PhaseGivenUp)
 	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
 	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
 	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
 
-	plan.DeleteNode = true
+	plan.PowerManagement[0] = append(plan.PowerManagement[0], nodeplan.Method{Name: nodeplan.DeleteNode})
 	r = newRig(t, plan)
-	r.failing[statemachine.DeleteNode] = 1
+	r.failing[nodeplan.DeleteNode] = 1
 	r.until(statemachine.NodeRemoved)
 	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-	assert.Equal(t, []string{statemachine.MarkUnschedulable, statemachine.DeleteNode, statemachine.DeleteNode},
+	assert.Equal(t, []string{nodeplan.MarkUnschedulable, nodeplan.DeleteNode, nodeplan.DeleteNode},
 		r.methods)
 }
 
@@ -281,7 +284,8 @@ func TestNodeThatIsNotDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := bmc()
-			plan.PowerOn, plan.DeleteNode = statemachine.PowerOnNever, true
+			plan.PowerOn = nodeplan.Never
+			plan.PowerManagement[0] = append(plan.PowerManagement[0], nodeplan.Method{Name: nodeplan.DeleteNode})
 			r := newRig(t, plan)
 			r.until(statemachine.LeftOff)
 			r.shown = c.happens
@@ -289,7 +293,7 @@ func TestNodeThatIsNotDeleted(t *testing.T) {
 				r.step()
 			}
 			assert.Equal(t, c.phase, r.status().Phase)
-			assert.NotContains(t, r.methods, statemachine.DeleteNode)
+			assert.NotContains(t, r.methods, nodeplan.DeleteNode)
 		})
 	}
 }

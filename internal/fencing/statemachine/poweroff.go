@@ -9,13 +9,14 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // switchOff returns the next step to switch a device off, or nil if it was read off in this
 // incident. failed returns the step for a device that cannot be switched off. With further, another
 // device can replace it, and failed is called at once when it does not go off.
-func (t transition) switchOff(d Device, level int32, further bool, failed func(Reason) Step) Step {
-	rec := recorded(t.s, d.Name)
+func (t transition) switchOff(d *nodeplan.Device, level int32, further bool, failed func(Reason) Step) Step {
+	rec := recorded(t.s, d.Key)
 	switch {
 	case rec.State == v1alpha1.DeviceOff:
 		return nil
@@ -23,7 +24,7 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 		return t.sendOff(rec, level)
 	case rec.State == v1alpha1.DeviceOffIntent:
 		return t.afterOffCommand(d, rec, further, failed)
-	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.retries():
+	case rec.SeenOff, rec.Restores > 0, rec.Tries >= t.Plan.Retries:
 		// The device was or may have been off in this incident, and is on, so another person has
 		// switched it on. It is not used again.
 		return failed(PowerFailed)
@@ -32,14 +33,14 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 		return step
 	}
 	if !rec.Touched {
-		before, ok := t.reading(d.Name, recent)
+		before, ok := t.reading(d.Key, recent)
 		if !ok {
-			return Read{[]string{d.Name}}
+			return Read{[]string{d.Key}}
 		}
 		switch {
-		case before.power == agent.PowerOff && d.Ambiguous:
+		case before.power == agent.PowerOff && !d.OffIsProof:
 			return failed(OffUnclear)
-		case before.power == agent.PowerOff && !d.Known:
+		case before.power == agent.PowerOff && !t.Known[d.Key]:
 			return failed(PowerFailed)
 		case before.power == agent.PowerUnknown && further: // it could neither prove anything nor be restored
 			return failed(OffUnread)
@@ -72,12 +73,12 @@ func (t transition) switchOff(d Device, level int32, further bool, failed func(R
 }
 
 // intend records a command before it is sent.
-func (t transition) intend(reason Reason, d Device, level int32, action agent.Action) Step {
-	op, before := t.operation(action, d), t.Memory.seen(d.Name).power
+func (t transition) intend(reason Reason, d *nodeplan.Device, level int32, action agent.Action) Step {
+	op, before := t.operation(action, d), t.Memory.seen(d.Key).power
 	return t.write(reason, func(s *v1alpha1.Status) {
-		rec := device(s, d.Name)
+		rec := device(s, d.Key)
 		if rec == nil {
-			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Name, Level: level})
+			s.Devices = append(s.Devices, v1alpha1.Device{Device: d.Key, Level: level})
 			rec = &s.Devices[len(s.Devices)-1]
 		}
 		if action == agent.ActionOff {
@@ -141,15 +142,17 @@ func cancel(name string) func(*v1alpha1.Status) {
 
 // afterOffCommand finds out the effect of a command to switch off, sent by this process or an
 // earlier one. The answer to the command does not count.
-func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool, failed func(Reason) Step) Step {
-	seen, ok := t.reading(d.Name, recent)
+func (t transition) afterOffCommand(
+	d *nodeplan.Device, rec v1alpha1.Device, further bool, failed func(Reason) Step,
+) Step {
+	seen, ok := t.reading(d.Key, recent)
 	if !ok {
-		return Read{[]string{d.Name}}
+		return Read{[]string{d.Key}}
 	}
 	if seen.power == agent.PowerOff && proves(d, rec, seen) {
-		return t.offSeen(d.Name, seen)
+		return t.offSeen(d.Key, seen)
 	}
-	patience := d.poll()
+	patience := d.Poll
 	if further {
 		patience = min(patience, fallbackAfter)
 	}
@@ -161,14 +164,14 @@ func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool,
 	}
 	if step := t.quiet(d, rec, seen); step != nil {
 		if wait, ok := step.(Wait); ok {
-			wait.Watch = []string{d.Name}
+			wait.Watch = []string{d.Key}
 			return wait
 		}
 		return step
 	}
 	if seen.power == agent.PowerOn {
 		return t.write(OffSpent, func(s *v1alpha1.Status) {
-			rec := device(s, d.Name)
+			rec := device(s, d.Key)
 			rec.State, rec.Op, rec.FoundOff = v1alpha1.DeviceSeenOn, nil, false
 		})
 	}
@@ -178,19 +181,19 @@ func (t transition) afterOffCommand(d Device, rec v1alpha1.Device, further bool,
 	if step := t.unreadable(seen.at); step != nil {
 		return step
 	}
-	if rec.Tries >= t.Plan.retries() {
+	if rec.Tries >= t.Plan.Retries {
 		return failed(OffUnread)
 	}
 	return t.write(OffUnread, func(s *v1alpha1.Status) {
-		rec := device(s, d.Name)
+		rec := device(s, d.Key)
 		rec.Tries++
 		s.Retries = max(s.Retries, rec.Tries)
 	})
 }
 
 // proves reports whether a reading of off after a command proves that the machine is off.
-func proves(d Device, rec v1alpha1.Device, seen deviceReading) bool {
-	return !d.Ambiguous || rec.Op != nil && rec.Op.ID == seen.sent
+func proves(d *nodeplan.Device, rec v1alpha1.Device, seen deviceReading) bool {
+	return d.OffIsProof || rec.Op != nil && rec.Op.ID == seen.sent
 }
 
 // offSeen records that a device reads off after a command: the command has taken effect, and no
@@ -224,20 +227,20 @@ func (t transition) unreadable(at clock.Reading) Step {
 
 // pollUntilOff returns nil if a reading was taken so long after the command that it counts even if
 // nothing has changed.
-func (t transition) pollUntilOff(d Device, seen deviceReading, patience time.Duration) Step {
+func (t transition) pollUntilOff(d *nodeplan.Device, seen deviceReading, patience time.Duration) Step {
 	if t.quietFor(seen.began, seen) >= patience {
 		return nil
 	}
 	if age := t.Now.SinceAtLeast(seen.at); age < apart {
 		return Wait{For: apart - age, Why: "a device needs a moment"}
 	}
-	return Read{[]string{d.Name}}
+	return Read{[]string{d.Key}}
 }
 
 // quiet returns nil if a reading was taken when no command could be under way. The agent of an
 // earlier process may have outlived it, for as long as its call had.
-func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Step {
-	settle := d.settle()
+func (t transition) quiet(d *nodeplan.Device, rec v1alpha1.Device, seen deviceReading) Step {
+	settle := d.Settle
 	if !seen.called {
 		settle += t.callOf(d, rec)
 	}
@@ -247,7 +250,7 @@ func (t transition) quiet(d Device, rec v1alpha1.Device, seen deviceReading) Ste
 	if left := settle - t.quietFor(t.Now, seen); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
-	return Read{[]string{d.Name}}
+	return Read{[]string{d.Key}}
 }
 
 // rest returns nil if a wait before the power is taken is over, otherwise a step. The wait is also
@@ -259,15 +262,15 @@ func (t transition) rest(whole time.Duration, why string) Step {
 		return nil
 	}
 	wait := Wait{For: min(left, lookEvery), Why: why}
-	for _, level := range t.Plan.Levels {
+	for _, level := range t.Plan.PowerManagement {
 		landed, open := true, false
-		for _, d := range level {
-			switch recorded(t.s, d.Name).State {
+		for _, d := range devicesOf(level) {
+			switch recorded(t.s, d.Key).State {
 			case v1alpha1.DeviceOff:
 			case v1alpha1.DeviceOffIntent:
 				open = true
-				wait.Watch = append(wait.Watch, d.Name)
-				seen, ok := t.reading(d.Name, recent)
+				wait.Watch = append(wait.Watch, d.Key)
+				seen, ok := t.reading(d.Key, recent)
 				landed = landed && ok && seen.power == agent.PowerOff
 			default:
 				landed = false
@@ -281,8 +284,8 @@ func (t transition) rest(whole time.Duration, why string) Step {
 }
 
 // callOf returns the maximum duration of another process's call to a device.
-func (t transition) callOf(d Device, rec v1alpha1.Device) time.Duration {
-	timeout := d.timeout()
+func (t transition) callOf(d *nodeplan.Device, rec v1alpha1.Device) time.Duration {
+	timeout := d.Timeout
 	if rec.Op != nil {
 		timeout = max(timeout, time.Duration(rec.Op.DeadlineSeconds)*time.Second)
 	}
@@ -314,7 +317,7 @@ func (t transition) powering() Step {
 
 // unclear waits for an admin, or for the node, while the device of a machine that may be suspended
 // reads off.
-func (t transition) unclear(d Device) Step {
+func (t transition) unclear(d *nodeplan.Device) Step {
 	n, step := t.present(lookEvery / 2)
 	switch {
 	case step != nil:
@@ -324,7 +327,7 @@ func (t transition) unclear(d Device) Step {
 	}
 	return t.hold(
 		string(OffUnclear),
-		"device "+d.Name+" reads off, and this fence has not switched it off: its agent also reads off for a machine "+
+		"device "+d.Key+" reads off, and this fence has not switched it off: its agent also reads off for a machine "+
 			"that can go on, such as one that is suspended. Switch the machine off at the device and confirm that it "+
 			"is off, or have it go on",
 		0,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -24,9 +25,8 @@ func TestDeviceThatReadsOffBeforeItIsCommandedCountsOnlyIfItIsKnown(t *testing.T
 		true:  statemachine.Verified,
 		false: statemachine.PowerFailed,
 	} {
-		plan := bmc()
-		plan.Levels[0][0].Known = known
-		r := newRig(t, plan)
+		r := newRig(t, bmc())
+		r.unknown = !known
 		r.plugs["bmc"].on = false
 		r.until(want)
 		if known {
@@ -94,7 +94,7 @@ func TestSlowDeviceIsPolledForSomeSecondsBeforeAnotherTakesItsPlace(t *testing.T
 		time.Second:     statemachine.OffSeen,
 		4 * time.Second: statemachine.NextLevel,
 	} {
-		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("pdu")}}})
+		r := newRig(t, planOf(nodeplan.Level{feed("bmc")}, nodeplan.Level{feed("pdu")}))
 		r.plugs["bmc"].delay = delay
 		call := next[statemachine.Call](r)
 		assert.Equal(t, "bmc", call.Device)
@@ -114,7 +114,7 @@ func TestCommandIsSentAgainOnlyAfterItHasSettled(t *testing.T) {
 	next[statemachine.Call](r)
 	sent := r.elapsed()
 	r.until(statemachine.OffSpent)
-	assert.GreaterOrEqual(t, r.elapsed()-sent, statemachine.DefaultSettle)
+	assert.GreaterOrEqual(t, r.elapsed()-sent, 30*time.Second)
 	r.until(statemachine.PowerFailed)
 	assert.Equal(t, []agent.Action{off, off, off}, r.plugs["bmc"].commands, "as often as a step may be tried")
 	assert.Equal(t, v1alpha1.PhaseError, r.status().Phase)
@@ -133,7 +133,8 @@ func TestUnreadableDeviceGetsOneCommand(t *testing.T) {
 
 func TestNewProcessWaitsForTheCallOfTheOneBeforeAndForTheDevice(t *testing.T) {
 	plan := bmc()
-	plan.Levels[0][0].Timeout, plan.Levels[0][0].Settle = 20*time.Second, 40*time.Second
+	d := plan.PowerManagement[0][0].Device
+	d.Timeout, d.Settle = 20*time.Second, 40*time.Second
 	r := newRig(t, plan)
 	r.plugs["bmc"].deaf = true
 	next[statemachine.Call](r)
@@ -215,7 +216,7 @@ func TestNodeThatWorksWithoutPowerIsAnother(t *testing.T) {
 // in the end. So the machine can come back without it.
 func TestDeviceThatCannotBeReadIsNotCommandedWhereAnotherTakesItsPlace(t *testing.T) {
 	r := newRig(t,
-		statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}, {device("a"), device("b")}}})
+		planOf(nodeplan.Level{feed("bmc")}, nodeplan.Level{feed("a"), feed("b")}))
 	r.plugs["bmc"].silent = true
 	r.phase(v1alpha1.PhasePowering)
 	began := r.elapsed()
@@ -261,7 +262,7 @@ func TestReadyThatIsLeftFromBeforeIsWaitedOut(t *testing.T) {
 
 func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 	t.Run("no further device is switched off", func(t *testing.T) {
-		r := newRig(t, statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("a"), device("b")}}})
+		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
 		r.until(statemachine.OffSeen)
 		r.plan.Hash = "2"
 		r.rest(10 * time.Minute)
@@ -274,7 +275,8 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 	t.Run("other devices prove nothing", func(t *testing.T) {
 		r := newRig(t, bmc())
 		r.until(statemachine.AllOff)
-		r.plan = statemachine.Plan{Hash: "2", Levels: [][]statemachine.Device{{device("other")}}}
+		r.plan = planOf(nodeplan.Level{feed("other")})
+		r.plan.Hash = "2"
 		r.plugs["other"] = &plug{}
 		r.rest(10 * time.Minute)
 		assert.Equal(t, v1alpha1.PhaseVerifying, r.status().Phase)
@@ -292,7 +294,8 @@ func TestConfigurationIsPinnedByTheFirstCommand(t *testing.T) {
 	t.Run("a device that is gone from it is waited for, until an admin says otherwise", func(t *testing.T) {
 		r := newRig(t, bmc())
 		next[statemachine.Call](r)
-		r.plan = statemachine.Plan{Hash: "2", Levels: [][]statemachine.Device{{device("other")}}}
+		r.plan = planOf(nodeplan.Level{feed("other")})
+		r.plan.Hash = "2"
 		r.plugs["other"] = &plug{on: true}
 		r.annotate(v1alpha1.AnnotationStop, "restore")
 		r.rest(time.Hour)

@@ -2,6 +2,7 @@ package statemachine
 
 import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // booting waits for the node of a machine with power to report.
@@ -13,7 +14,7 @@ func (t transition) booting() Step {
 	case t.back(n):
 		return t.enter(NodeBack, v1alpha1.PhaseRecovering)
 	}
-	if left := t.left(or(t.Plan.BootGrace, DefaultBootGrace)); left > 0 {
+	if left := t.left(t.Plan.BootGrace); left > 0 {
 		return Wait{For: min(left, lookEvery), Why: "the machine starts"}
 	}
 	if t.s.Commission != nil && t.cleared(n) && t.Now.SinceAtLeast(t.Memory.since) < lookSeldom {
@@ -46,7 +47,7 @@ func (t transition) recovering() Step {
 	}
 	done := &t.Memory.progress
 	if done.failed != "" {
-		if t.s.Retries+1 >= t.Plan.retries() {
+		if t.s.Retries+1 >= t.Plan.Retries {
 			return t.fail(RecoveryFailed)
 		}
 		return t.write(MethodFailed, func(s *v1alpha1.Status) { s.Retries++ })
@@ -60,7 +61,7 @@ func (t transition) recovering() Step {
 	}
 	for _, m := range t.Plan.Recovery {
 		if m.Device == nil {
-			if m.Name == MarkSchedulable { // last
+			if m.Name == nodeplan.MarkSchedulable { // last
 				continue
 			}
 			if step := act(m.Name); step != nil {
@@ -68,7 +69,7 @@ func (t transition) recovering() Step {
 			}
 			continue
 		}
-		rec := device(t.s, m.Device.Name)
+		rec := device(t.s, m.Device.Key)
 		if rec == nil {
 			continue
 		}
@@ -87,15 +88,17 @@ func (t transition) recovering() Step {
 			return t.fail(RecoveryFailed)
 		}
 	}
-	if !t.Plan.KeepTaint {
-		if step := act(MarkSchedulable); step != nil {
+	// mark-unschedulable as the recovery, as in an old example, has its literal meaning.
+	keepsTaint := t.Plan.Recovery.Has(nodeplan.MarkUnschedulable)
+	if !keepsTaint {
+		if step := act(nodeplan.MarkSchedulable); step != nil {
 			return step
 		}
 	}
 	return t.enter(
 		Recovered,
 		v1alpha1.PhaseFinal,
-		func(s *v1alpha1.Status) { s.Taints.Fence = t.Plan.KeepTaint && s.Taints.Fence },
+		func(s *v1alpha1.Status) { s.Taints.Fence = keepsTaint && s.Taints.Fence },
 	)
 }
 
@@ -109,10 +112,10 @@ func (t transition) failed() Step {
 	case t.back(n):
 		return t.abort(Returned, v1alpha1.AbortNodeReady)
 	}
-	if step := t.rest(or(t.Plan.RestartDelay, DefaultRestartDelay), "the flow starts again"); step != nil {
+	if step := t.rest(t.Plan.RestartDelay, "the flow starts again"); step != nil {
 		return step
 	}
-	if t.s.Restarts >= t.Plan.restarts() {
+	if t.s.Restarts >= t.Plan.Restarts {
 		return t.abort(RestartsUsedUp, v1alpha1.AbortGaveUp)
 	}
 	return t.enter(FlowRestarted, v1alpha1.PhaseDetected, func(s *v1alpha1.Status) {

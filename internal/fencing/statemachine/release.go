@@ -5,6 +5,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // releasing releases the workloads of a machine that was proved to have no power, part by part.
@@ -16,7 +17,7 @@ func (t transition) releasing() Step {
 	// the only thing left to do to the node is to remove our taint
 	awaiting := done.deleted && (done.tainted || !ours)
 	detached := awaiting && t.s.Wait != nil &&
-		(done.detached || t.left(or(t.Plan.DetachTimeout, DefaultDetachTimeout)) == 0)
+		(done.detached || t.left(t.Plan.DetachTimeout) == 0)
 	switch rest := podLag - t.Now.SinceAtLeast(done.emptied); {
 	case done.untainted && !detached: // while the fence was paused: set it again
 		return t.untaint()
@@ -101,7 +102,7 @@ func (t transition) proof(within time.Duration) (clock.Reading, Step) {
 		if step := t.unreadable(p.oldest); step != nil {
 			return clock.Reading{}, step
 		}
-		if t.s.Retries+1 >= t.Plan.retries() {
+		if t.s.Retries+1 >= t.Plan.Retries {
 			return clock.Reading{}, t.abort(PassUnread, v1alpha1.AbortGaveUp)
 		}
 		return clock.Reading{}, t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
@@ -133,15 +134,11 @@ func (t transition) confirmed() bool {
 
 // releaseStorage releases the pods whose storage the node can no longer reach. It returns nil when
 // they are released.
-func (t transition) releaseStorage(devices []string) Step {
+func (t transition) releaseStorage(devices []*nodeplan.Device) Step {
 	if len(devices) == 0 || t.s.StorageReleased == v1alpha1.ReleasedDone {
 		return nil
 	}
-	var all []Device
-	for _, name := range devices {
-		all = append(all, Device{Name: name})
-	}
-	p := t.pass(all)
+	p := t.pass(devices)
 	switch {
 	case p.on:
 		return t.abort(Contradicted, v1alpha1.AbortGaveUp)
@@ -149,7 +146,7 @@ func (t transition) releaseStorage(devices []string) Step {
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
 		}
-		if t.s.Retries+1 >= t.Plan.retries() {
+		if t.s.Retries+1 >= t.Plan.Retries {
 			return t.fail(IsolationFailed)
 		}
 		return t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
@@ -170,7 +167,7 @@ func (t transition) releaseStorage(devices []string) Step {
 		if p.age > t.Now.SinceAtMost(from) {
 			from = p.oldest
 		}
-		return Release{Part: DeletePods, Storage: devices, begin: deadline{from, proofWithin}}
+		return Release{Part: DeletePods, Storage: keysOf(devices), begin: deadline{from, proofWithin}}
 	}
 	return t.write(StorageFreed, func(s *v1alpha1.Status) {
 		s.StorageReleased, s.Pods = v1alpha1.ReleasedDone, t.Memory.progress.pods

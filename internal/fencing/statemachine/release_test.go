@@ -9,6 +9,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -173,9 +174,8 @@ func TestOtherConditionThanReady(t *testing.T) {
 		assert.Empty(t, r.plugs["bmc"].commands)
 	})
 	t.Run("unless configured, and releases once it is not shown Ready any more", func(t *testing.T) {
-		plan := bmc()
-		plan.FenceReadyNodes = true
-		r := newRig(t, plan)
+		r := newRig(t, bmc())
+		r.fenceReady = true
 		ready(r)
 		r.shown = func(n *statemachine.Node) { n.Ready, n.Failing = true, true }
 		r.until(statemachine.AllOff)
@@ -187,13 +187,14 @@ func TestOtherConditionThanReady(t *testing.T) {
 }
 
 // storage is a plan that cuts a node off from storage first.
-func storage() statemachine.Plan {
+func storage() nodeplan.Plan {
 	port := device("port")
-	return statemachine.Plan{
-		Hash: "1", Isolation: []statemachine.Method{{Name: "fc-off", Device: &port, Storage: true}},
-		Levels:   [][]statemachine.Device{{device("pdu")}},
-		Recovery: []statemachine.Method{{Name: "fc-on", Device: &port}},
-	}
+	p := planOf(nodeplan.Level{feed("pdu")})
+	p.Isolation = nodeplan.Level{{
+		Name: "fc-off", Action: agent.ActionOff, Device: port, MustSucceed: true, Storage: true,
+	}}
+	p.Recovery = nodeplan.Level{{Name: "fc-on", Action: agent.ActionOn, Device: port, MustSucceed: true}}
+	return p
 }
 
 func TestStorageComesBackOnlyForARebootedMachine(t *testing.T) {
@@ -256,9 +257,9 @@ func TestStorageWithAPathThatCannotBeCut(t *testing.T) {
 		t.Run(deaf, func(t *testing.T) {
 			plan, second := storage(), device("second")
 			plan.Isolation = append(plan.Isolation,
-				statemachine.Method{Name: "fc2-off", Device: &second, Storage: true})
+				nodeplan.Method{Name: "fc2-off", Action: agent.ActionOff, Device: second, Storage: true})
 			for i := range plan.Isolation {
-				plan.Isolation[i].Optional = true
+				plan.Isolation[i].MustSucceed = false
 			}
 			r := newRig(t, plan)
 			r.plugs[deaf].deaf = true

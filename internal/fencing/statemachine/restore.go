@@ -5,6 +5,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // restoring switches on every device that the fence has switched off, or may have. It leaves a
@@ -49,11 +50,11 @@ func (t transition) restored() Step {
 	if !leftOff {
 		return t.enter(PowerRestored, v1alpha1.PhaseBooting, t.give(v1alpha1.WaitBootGrace))
 	}
-	if !t.Plan.DeleteNode || t.s.Abort != v1alpha1.AbortNone {
+	if !t.Plan.DeletesNode() || t.s.Abort != v1alpha1.AbortNone {
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
 	switch done := &t.Memory.progress; {
-	case done.failed != "" && t.s.Retries+1 >= t.Plan.retries():
+	case done.failed != "" && t.s.Retries+1 >= t.Plan.Retries:
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	case done.failed != "":
 		return t.write(MethodFailed, func(s *v1alpha1.Status) { s.Retries++ })
@@ -75,7 +76,7 @@ func (t transition) deleteNode() Step {
 	case t.cleared(n):
 		return t.enter(Ended, v1alpha1.PhaseGivenUp)
 	}
-	return Act{DeleteNode}
+	return Act{nodeplan.DeleteNode}
 }
 
 // restore returns the next step to switch a device on, or to leave it off and record that. It
@@ -91,7 +92,7 @@ func (t transition) restore(rec v1alpha1.Device) Step {
 		}
 		return t.sendOn(rec)
 	}
-	d, configured := t.Plan.device(rec.Device)
+	d, configured := t.device(rec.Device)
 	if !configured {
 		if step := t.pinned(); step != nil && !t.leavesDevices() {
 			return step // do not leave it off: the configuration may come back
@@ -130,7 +131,7 @@ func (t transition) onSeen(rec v1alpha1.Device, seen deviceReading) Step {
 }
 
 // powerOn switches on a device that reads off or cannot be read, unless it must be left.
-func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) Step {
+func (t transition) powerOn(d *nodeplan.Device, rec v1alpha1.Device, seen deviceReading) Step {
 	off := seen.power == agent.PowerOff
 	if t.leaves(rec) {
 		return t.leave(rec.Device, off)
@@ -159,8 +160,8 @@ func (t transition) powerOn(d Device, rec v1alpha1.Device, seen deviceReading) S
 func (t transition) leaves(rec v1alpha1.Device) bool {
 	// A machine that worked before its commission gets its power back, unlike those that
 	// have failed.
-	power := rec.Level > 0 && or(t.Plan.PowerOn, PowerOnAlways) != PowerOnAlways && t.s.Commission == nil
-	return t.leavesDevices() || power || rec.FoundOff || rec.Restores >= t.Plan.retries()
+	power := rec.Level > 0 && t.Plan.PowerOn != nodeplan.Always && t.s.Commission == nil
+	return t.leavesDevices() || power || rec.FoundOff || rec.Restores >= t.Plan.Retries
 }
 
 // leavesDevices reports whether no device may be switched on any more.
@@ -184,8 +185,8 @@ func (t transition) leave(name string, off bool) Step {
 
 // giveUpDevice leaves a device that is no longer configured, once no command to it can be under
 // way.
-func (t transition) giveUpDevice(d Device, rec v1alpha1.Device) Step {
-	if left := d.settle() + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
+func (t transition) giveUpDevice(d *nodeplan.Device, rec v1alpha1.Device) Step {
+	if left := d.Settle + t.callOf(d, rec) - t.quietFor(t.Now, t.Memory.seen(rec.Device)); left > 0 {
 		return Wait{For: left, Why: "a command may still be under way"}
 	}
 	return t.leave(rec.Device, false)

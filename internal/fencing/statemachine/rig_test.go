@@ -13,6 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -35,8 +36,13 @@ type plug struct {
 type rig struct {
 	t      *testing.T
 	fence  *v1alpha1.NodeFence
-	plan   statemachine.Plan
+	plan   nodeplan.Plan
 	policy statemachine.Policy
+	// unresolved is why there is no plan, and fenceReady lets Ready nodes be fenced. The devices are
+	// not known if unknown is set.
+	unresolved          string
+	fenceReady, unknown bool
+
 	memory statemachine.Memory
 	now    clock.Reading
 
@@ -64,16 +70,32 @@ type rig struct {
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func device(name string) statemachine.Device { return statemachine.Device{Name: name, Known: true} }
-
-// bmc is a plan with one device.
-func bmc() statemachine.Plan {
-	return statemachine.Plan{Hash: "1", Levels: [][]statemachine.Device{{device("bmc")}}}
+func device(name string) *nodeplan.Device {
+	return &nodeplan.Device{
+		Key: name, Settle: 30 * time.Second, Timeout: 30 * time.Second, Poll: 5 * time.Second, OffIsProof: true,
+	}
 }
 
-func newRig(t *testing.T, plan statemachine.Plan) *rig {
+// feed switches a device off.
+func feed(name string) nodeplan.Method {
+	return nodeplan.Method{Name: name, Action: agent.ActionOff, Device: device(name), MustSucceed: true}
+}
+
+// planOf is a plan with these levels.
+func planOf(levels ...nodeplan.Level) nodeplan.Plan {
+	p := nodeplan.Defaults()
+	p.Hash, p.PowerManagement = "1", levels
+	return p
+}
+
+// bmc is a plan with one device.
+func bmc() nodeplan.Plan {
+	return planOf(nodeplan.Level{feed("bmc")})
+}
+
+func newRig(t *testing.T, plan nodeplan.Plan) *rig {
 	t.Helper()
-	require.NoError(t, plan.Validate())
+	require.NoError(t, statemachine.Validate(plan))
 	r := &rig{
 		t: t, plan: plan, now: clock.Reading{Wall: epoch, Monotonic: time.Hour}, looks: 10 * time.Millisecond,
 		boots: true,
@@ -83,15 +105,8 @@ func newRig(t *testing.T, plan statemachine.Plan) *rig {
 		node:  statemachine.Node{UID: "node's uid", Failing: true, BootID: "boot 1", Renewal: "0"},
 		plugs: map[string]*plug{}, failing: map[string]int{},
 	}
-	for _, level := range plan.Levels {
-		for _, d := range level {
-			r.plugs[d.Name] = &plug{on: true}
-		}
-	}
-	for _, m := range plan.Isolation {
-		if m.Device != nil {
-			r.plugs[m.Device.Name] = &plug{on: true}
-		}
+	for _, d := range plan.Devices() {
+		r.plugs[d.Key] = &plug{on: true}
 	}
 	r.restart()
 	return r
@@ -157,8 +172,8 @@ func (r *rig) touched() bool {
 
 // powered says that every level leaves the machine its power.
 func (r *rig) powered() bool {
-	for _, level := range r.plan.Levels {
-		if !slices.ContainsFunc(level, func(d statemachine.Device) bool { return r.plugs[d.Name].on }) {
+	for _, level := range r.plan.PowerManagement {
+		if !slices.ContainsFunc(level.Off(), func(m nodeplan.Method) bool { return r.plugs[m.Device.Key].on }) {
 			return false
 		}
 	}
@@ -166,7 +181,12 @@ func (r *rig) powered() bool {
 }
 
 func (r *rig) decide() statemachine.Step {
+	known := map[string]bool{}
+	for name := range r.plugs {
+		known[name] = !r.unknown
+	}
 	return statemachine.Transition(statemachine.Input{
+		Unresolved: r.unresolved, FenceReadyNodes: r.fenceReady, Known: known,
 		Fence: r.fence, Plan: r.plan, Policy: r.policy, Memory: r.memory, Trigger: r.trigger, Dump: r.dump, Now: r.now,
 	})
 }

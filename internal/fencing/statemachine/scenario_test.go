@@ -1,6 +1,11 @@
 package statemachine
 
-import "time"
+import (
+	"time"
+
+	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+)
 
 // scenario is a machine, and how much may go wrong.
 type scenario struct {
@@ -11,7 +16,7 @@ type scenario struct {
 	retries, restarts, incidents        uint8
 	gone, stop, pause, confirm, cordon  bool
 	naive                               *naive
-	p                                   *Plan
+	p                                   *nodeplan.Plan
 }
 
 // feeds is how the machine gets its power.
@@ -50,28 +55,28 @@ func (c *scenario) powered(s *State) bool {
 	return s.Plugs[0].On
 }
 
-func (c *scenario) plan() Plan {
+func (c *scenario) plan() nodeplan.Plan {
 	if c.p != nil {
 		return *c.p
 	}
-	d := func(i int) Device {
-		return Device{Name: names[i], Settle: settles, Timeout: timeout, Poll: polls, Known: true}
+	d := func(i int) nodeplan.Method {
+		return nodeplan.Method{Action: agent.ActionOff, MustSucceed: true, Device: &nodeplan.Device{
+			Key: names[i], Settle: settles, Timeout: timeout, Poll: polls, OffIsProof: true,
+		}}
 	}
-	p := Plan{
-		Hash: "c", NotReadyFor: lookEvery, PowerWait: readAhead, BootGrace: lookEvery, RestartDelay: lookEvery,
+	p := nodeplan.Plan{
+		Hash: "c", PowerOn: nodeplan.Always, History: 24 * time.Hour, NotReadyFor: lookEvery, PowerWait: readAhead,
+		BootGrace: lookEvery, RestartDelay: lookEvery,
 		DetachTimeout: lookEvery,
 		Retries:       int32(c.retries), Restarts: int32(c.restarts), Kdump: c.dumps > 0, KdumpTimeout: 48 * time.Hour,
 	}
-	if c.restarts == 0 {
-		p.Restarts = -1
-	}
 	switch {
 	case c.feeds == fallback:
-		p.Levels = [][]Device{{d(0)}, {d(1)}}
+		p.PowerManagement = []nodeplan.Level{{d(0)}, {d(1)}}
 	case c.feeds == twoFeeds && !c.naive.OneFeedRelease:
-		p.Levels = [][]Device{{d(0), d(1)}}
+		p.PowerManagement = []nodeplan.Level{{d(0), d(1)}}
 	default:
-		p.Levels = [][]Device{{d(0)}}
+		p.PowerManagement = []nodeplan.Level{{d(0)}}
 	}
 	c.p = &p
 	return p

@@ -40,13 +40,9 @@ func (c Call) Late(now clock.Reading) bool { return c.begin.passed(now) }
 // a crash.
 type Act struct{ Method string }
 
-// Methods that the state machine uses without configuration.
-const (
-	MarkUnschedulable = "mark-unschedulable" // put the fence's own taint on the node
-	MarkSchedulable   = "mark-schedulable"   // remove it
-	DeleteNode        = "delete-node"        // delete the Node, if it has the UID of the record
-	Commission        = "commission"         // record at the Node which devices were proved to be its own
-)
+// Commission is a method that no configuration has: it records at the Node which devices were proved
+// to be its own.
+const Commission = "commission"
 
 // Release is a part of the release of the node's workloads.
 type Release struct {

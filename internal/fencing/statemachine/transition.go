@@ -11,6 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Maximum ages of what decisions rest on, and intervals.
@@ -44,7 +45,7 @@ const (
 
 // Transition returns the next step of a fence. Execute it, add its outcome to the memory, and call
 // Transition again. It depends on its input only, and changes nothing. The plan must be valid; see
-// [Plan.Validate].
+// [Validate].
 //
 // Each write has the resource version of the record that was the input, so that it fails after a
 // change by an admin or by another process.
@@ -223,7 +224,7 @@ func (t transition) gone(n Node) bool { return n.Missing || n.Leaving || n.UID !
 func (t transition) cleared(n Node) bool { return n.Ready && !n.Failing }
 
 // spared reports whether the node must keep its power and its pods.
-func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.Plan.FenceReadyNodes }
+func (t transition) spared(n Node) bool { return t.cleared(n) || n.Ready && !t.FenceReadyNodes }
 
 // back reports whether the node works: its Lease was renewed between two looks in this phase, after
 // the last command, so that its conditions are not from before it lost its power.
@@ -269,16 +270,16 @@ func (t transition) touched() bool {
 }
 
 // level returns the number of the level in use, from 1, and its devices.
-func (t transition) level() (int32, []Device) {
+func (t transition) level() (int32, []*nodeplan.Device) {
 	n := max(1, t.s.Level)
-	if int(n) > len(t.Plan.Levels) {
+	if int(n) > len(t.Plan.PowerManagement) {
 		return n, nil
 	}
-	return n, t.Plan.Levels[n-1]
+	return n, devicesOf(t.Plan.PowerManagement[n-1])
 }
 
 // further reports whether there is a level after the one in use.
-func (t transition) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.Levels) }
+func (t transition) further() bool { return int(max(1, t.s.Level)) < len(t.Plan.PowerManagement) }
 
 // levelFails continues with the next level, or with Error.
 func (t transition) levelFails(reason Reason) Step {
@@ -315,21 +316,21 @@ func (t transition) pinned() Step {
 
 // resolved returns nil if there is a plan, otherwise a step.
 func (t transition) resolved() Step {
-	if t.Plan.Unresolved == "" {
+	if t.Unresolved == "" {
 		return nil
 	}
-	return t.hold("NotConfigured", t.Plan.Unresolved, 0)
+	return t.hold("NotConfigured", t.Unresolved, 0)
 }
 
 // operation returns the next operation. Jobs of the controller have its ID as their name. It has
 // the UID of the record, because the next record of the node counts incidents and operations from 1
 // again, and the Job of another operation must not be mistaken for its own.
-func (t transition) operation(action agent.Action, d Device) v1alpha1.Op {
+func (t transition) operation(action agent.Action, d *nodeplan.Device) v1alpha1.Op {
 	uid := strings.ReplaceAll(string(t.Fence.UID), "-", "")
 	seq := t.s.Operations + 1
 	return v1alpha1.Op{
 		ID:     fmt.Sprintf("fence-%s-%d-%d", uid[:min(10, len(uid))], t.s.Incident, seq),
-		Action: action, Seq: seq, DeadlineSeconds: int32(d.timeout() / time.Second),
+		Action: action, Seq: seq, DeadlineSeconds: int32(d.Timeout / time.Second),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // verifying reads every feed of the level and the node once more.
@@ -25,7 +26,7 @@ func (t transition) verifying() Step {
 		if step := t.unreadable(p.oldest); step != nil {
 			return step
 		}
-		if t.s.Retries+1 >= t.Plan.retries() {
+		if t.s.Retries+1 >= t.Plan.Retries {
 			return t.levelFails(PowerFailed)
 		}
 		return t.write(PassUnread, func(s *v1alpha1.Status) { s.Retries++ })
@@ -67,7 +68,7 @@ func (t transition) verifying() Step {
 		for _, d := range devices {
 			prove(s,
 				v1alpha1.Evidence{
-					Device: d.Name, Readings: readings(t.Memory.seen(d.Name)),
+					Device: d.Key, Readings: readings(t.Memory.seen(d.Key)),
 					Source: v1alpha1.SourceAgent,
 				})
 		}
@@ -76,9 +77,9 @@ func (t transition) verifying() Step {
 
 // off reports whether there are devices and each of them was read off after a command of this
 // incident.
-func (t transition) off(devices []Device) bool {
+func (t transition) off(devices []*nodeplan.Device) bool {
 	for _, d := range devices {
-		if rec := device(t.s, d.Name); rec == nil || rec.State != v1alpha1.DeviceOff {
+		if rec := device(t.s, d.Key); rec == nil || rec.State != v1alpha1.DeviceOff {
 			return false
 		}
 	}
@@ -125,12 +126,10 @@ type pass struct {
 	read                 Step
 }
 
-func (t transition) pass(devices []Device) pass {
+func (t transition) pass(devices []*nodeplan.Device) pass {
 	p := pass{twice: true}
-	var names []string
-	for _, d := range devices {
-		names = append(names, d.Name)
-		s := t.Memory.seen(d.Name)
+	for i, d := range devices {
+		s := t.Memory.seen(d.Key)
 		switch s.power {
 		case agent.PowerOn:
 			p.on = true
@@ -142,10 +141,10 @@ func (t transition) pass(devices []Device) pass {
 			continue
 		}
 		p.twice = p.twice && s.twice
-		if age := t.Now.SinceAtMost(s.at); len(names) == 1 || age > p.age {
+		if age := t.Now.SinceAtMost(s.at); i == 0 || age > p.age {
 			p.age, p.oldest = age, s.at
 		}
 	}
-	p.read = Read{names}
+	p.read = Read{keysOf(devices)}
 	return p
 }
