@@ -98,6 +98,9 @@ func HasRight(ctx context.Context, client kubernetes.Interface, right Right) (bo
 	return review.Status.Allowed, nil
 }
 
+// String formats the right for messages.
+func (r Right) String() string { return r.Verb + " " + r.place() }
+
 // place returns where a right is granted.
 func (r Right) place() string {
 	where := "in namespace " + r.Namespace

@@ -16,7 +16,7 @@ import (
 // DrainRights returns the rights to drain a shard or to undo that.
 func DrainRights(namespace string) []Right {
 	leases := coordinationv1.Resource("leases")
-	return []Right{{"get", leases, namespace}, {"list", leases, namespace}, {"patch", leases, namespace}}
+	return kube.RightsOn(leases, namespace, "", "get", "list", "patch")
 }
 
 // ShardLease reads the Lease of a shard.

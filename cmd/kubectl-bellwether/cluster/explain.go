@@ -28,7 +28,7 @@ func (c *Cluster) Object(ctx context.Context, k view.Kind, namespace, name strin
 		namespace = ""
 		o, err = c.Metadata.Resource(k.GroupVersionResource).Get(ctx, name, metav1.GetOptions{})
 	}
-	if rights.refused(err, Right{"get", k.GroupResource(), namespace}) {
+	if rights.refused(err, right("get", k.GroupResource(), namespace)) {
 		return nil, nil
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ const excludeLabel = "fencing.bellwether.dev/exclude"
 // FenceRights returns the rights that a fence needs.
 func FenceRights() []Right {
 	fences := v1alpha1.Resource().GroupResource()
-	return []Right{{"get", corev1.Resource("nodes"), ""}, {"get", fences, ""}, {"create", fences, ""}}
+	return append(kube.RightsOn(fences, "", "", "get", "create"), right("get", corev1.Resource("nodes"), ""))
 }
 
 // FenceObstacle returns why the fence of a node must not begin now, or "" if it may.

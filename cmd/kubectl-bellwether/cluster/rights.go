@@ -14,23 +14,10 @@ import (
 )
 
 // Right is the right that a request needs.
-type Right struct {
-	Verb      string
-	Resource  schema.GroupResource
-	Namespace string // empty for all namespaces and cluster-scoped resources
-}
+type Right = kube.Right
 
-// String formats the right for messages.
-func (r Right) String() string {
-	group := r.Resource.Group
-	if group == "" {
-		group = `""`
-	}
-	where := "in all namespaces"
-	if r.Namespace != "" {
-		where = "in namespace " + r.Namespace
-	}
-	return fmt.Sprintf("%s on %s of API group %s %s", r.Verb, r.Resource.Resource, group, where)
+func right(verb string, resource schema.GroupResource, namespace string) Right {
+	return Right{Verb: verb, Resource: resource, Namespace: namespace}
 }
 
 // MissingError names missing rights.
@@ -81,8 +68,7 @@ func (r *Rights) Err() error {
 func review(ctx context.Context, client kubernetes.Interface, rights []Right) ([]Right, error) {
 	var missing []Right
 	for _, r := range rights {
-		asked := kube.Right{Verb: r.Verb, Resource: r.Resource, Namespace: r.Namespace}
-		allowed, err := kube.HasRight(ctx, client, asked)
+		allowed, err := kube.HasRight(ctx, client, r)
 		if err != nil {
 			return nil, fmt.Errorf("kubectl-bellwether: ask for the right to %s: %w", r, err)
 		}

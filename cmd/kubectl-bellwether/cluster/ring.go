@@ -83,7 +83,7 @@ func (c *Cluster) Members(ctx context.Context, q RingQuery, rights *Rights) (vie
 	l, err := c.Kube.CoordinationV1().Leases(q.Namespace).Get(ctx, q.Election, metav1.GetOptions{})
 	err = kube.Named(l, q.Election, err)
 	switch {
-	case rights.refused(err, Right{"get", coordinationv1.Resource("leases"), q.Namespace}), apierrors.IsNotFound(err):
+	case rights.refused(err, right("get", coordinationv1.Resource("leases"), q.Namespace)), apierrors.IsNotFound(err):
 	case err != nil:
 		return view.Ring{}, fmt.Errorf("kubectl-bellwether: get Lease %s/%s: %w", q.Namespace, q.Election, err)
 	default:
@@ -204,7 +204,7 @@ func (c *Cluster) objectsOf(ctx context.Context, q RingQuery, k view.Kind, unrea
 		if err != nil {
 			return nil, false, err
 		}
-		unread.refused(refusal, Right{"list", k.GroupResource(), namespace})
+		unread.refused(refusal, right("list", k.GroupResource(), namespace))
 		objects = append(objects, found...)
 	}
 	return objects, narrowed, nil

@@ -27,7 +27,7 @@ func (c *Cluster) Leases(ctx context.Context, namespace, selector string, rights
 	for {
 		list, err := c.Kube.CoordinationV1().Leases(namespace).List(ctx, options)
 		err = kube.Versioned(list, err)
-		if rights.refused(err, Right{"list", coordinationv1.Resource("leases"), namespace}) {
+		if rights.refused(err, right("list", coordinationv1.Resource("leases"), namespace)) {
 			return nil, nil
 		}
 		if err != nil {
@@ -82,7 +82,7 @@ func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) 
 	}
 	locks, err := c.Kube.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: view.LockSelector})
 	switch {
-	case rights.refused(err, Right{"list", corev1.Resource("configmaps"), namespace}):
+	case rights.refused(err, right("list", corev1.Resource("configmaps"), namespace)):
 	case err != nil:
 		return s, fmt.Errorf("kubectl-bellwether: list ConfigMaps: %w", err)
 	default:
@@ -93,7 +93,7 @@ func (c *Cluster) Status(ctx context.Context, namespace string, rights *Rights) 
 	published, err := c.Kube.DiscoveryV1().EndpointSlices(namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: view.SliceSelector})
 	switch {
-	case rights.refused(err, Right{"list", discoveryv1.Resource("endpointslices"), namespace}):
+	case rights.refused(err, right("list", discoveryv1.Resource("endpointslices"), namespace)):
 	case err != nil:
 		return s, fmt.Errorf("kubectl-bellwether: list EndpointSlices: %w", err)
 	default:
@@ -139,7 +139,7 @@ func (c *Cluster) Fences(ctx context.Context, rights *Rights) ([]view.Fence, err
 	fences := []view.Fence{}
 	list, err := c.Dynamic.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})
 	switch {
-	case rights.refused(err, Right{"list", v1alpha1.Resource().GroupResource(), ""}), apierrors.IsNotFound(err):
+	case rights.refused(err, right("list", v1alpha1.Resource().GroupResource(), "")), apierrors.IsNotFound(err):
 		return fences, nil
 	case err != nil:
 		return nil, fmt.Errorf("kubectl-bellwether: list NodeFences: %w", err)

@@ -128,7 +128,7 @@ func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (
 	m, err := c.Kube.CoreV1().ConfigMaps(q.Namespace).Get(ctx, name, metav1.GetOptions{})
 	err = kube.Named(m, name, err)
 	switch {
-	case rights.refused(err, Right{"get", resource, q.Namespace}), kube.Absent(err, resource, name):
+	case rights.refused(err, right("get", resource, q.Namespace)), kube.Absent(err, resource, name):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("kubectl-bellwether: get ConfigMap %s/%s: %w", q.Namespace, name, err)
@@ -140,9 +140,7 @@ func (c *Cluster) hasHistory(ctx context.Context, q RingQuery, rights *Rights) (
 func (u Uninstall) Rights() []Right {
 	var rights []Right
 	add := func(gr schema.GroupResource, namespace string, verbs ...string) {
-		for _, verb := range verbs {
-			rights = append(rights, Right{verb, gr, namespace})
-		}
+		rights = append(rights, kube.RightsOn(gr, namespace, "", verbs...)...)
 	}
 	add(coordinationv1.Resource("leases"), u.Query.Namespace, "get", "list", "watch", "create", "update", "delete")
 	add(corev1.Resource("configmaps"), u.Query.Namespace, "get", "delete")

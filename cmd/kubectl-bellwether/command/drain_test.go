@@ -37,7 +37,7 @@ func TestDrain(t *testing.T) {
 		clear(w.forbidden)
 		w.forbidden["patch leases"] = true
 		_, err = w.kubectl("drain", "b", "--confirm")
-		assert.ErrorContains(t, err, "patch on leases of API group coordination.k8s.io in namespace ns")
+		assert.ErrorContains(t, err, "patch on resource leases of API group \"coordination.k8s.io\" in namespace ns")
 		assert.Empty(t, w.writes)
 		clear(w.forbidden)
 

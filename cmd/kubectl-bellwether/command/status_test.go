@@ -103,40 +103,52 @@ func TestMissingRightsAreNamedTogether(t *testing.T) {
 			"status": {
 				[]string{"list configmaps", "list endpointslices", "list nodefences"},
 				[]string{
-					"list on configmaps of API group \"\" in namespace ns",
-					"list on endpointslices of API group discovery.k8s.io in namespace ns",
-					"list on nodefences of API group fencing.bellwether.dev in all namespaces",
+					"list on resource configmaps of API group \"\" in namespace ns",
+					"list on resource endpointslices of API group \"discovery.k8s.io\" in namespace ns",
+					"list on resource nodefences of API group \"fencing.bellwether.dev\" by a ClusterRole",
 				},
 				"daemon",
 			},
 			"status -A": {
 				[]string{"list leases"},
-				[]string{"list on leases of API group coordination.k8s.io in all namespaces"},
+				[]string{"list on resource leases of API group \"coordination.k8s.io\" by a ClusterRole"},
 				"FENCES",
 			},
-			"fences": {[]string{"list nodefences"}, []string{"list on nodefences"}, "none"},
+			"fences": {[]string{"list nodefences"}, []string{"list on resource nodefences"}, "none"},
 			"ring checksums": {
 				[]string{"list leases", "get leases"},
-				[]string{"list on leases of API group coordination.k8s.io in namespace ns", "get on leases"},
+				[]string{
+					"list on resource leases of API group \"coordination.k8s.io\" in namespace ns",
+					"get on resource leases",
+				},
 				"configmaps",
 			},
 			"ring checksums --resource configmap,pods": {
 				[]string{"list leases", "list configmaps", "list pods"},
-				[]string{"list on leases", "list on configmaps of API group \"\" in all namespaces", "list on pods"},
+				[]string{
+					"list on resource leases", "list on resource configmaps of API group \"\" by a ClusterRole",
+					"list on resource pods",
+				},
 				"RING",
 			},
-			"orphans checksums --resource configmap": {[]string{"list configmaps"}, []string{"list on configmaps"}, ""},
+			"orphans checksums --resource configmap": {
+				[]string{"list configmaps"}, []string{"list on resource configmaps"}, "",
+			},
 			"plan checksums --resource configmap --without a": {
-				[]string{"list leases", "list configmaps"}, []string{"list on leases", "list on configmaps"}, "",
+				[]string{"list leases", "list configmaps"},
+				[]string{"list on resource leases", "list on resource configmaps"}, "",
 			},
 			"explain configmap/x0": {
 				[]string{"get configmaps", "list leases"},
-				[]string{"get on configmaps of API group \"\" in namespace ns"},
+				[]string{"get on resource configmaps of API group \"\" in namespace ns"},
 				"",
 			},
 			"explain configmap/x0 --ring checksums": {
 				[]string{"get configmaps", "list leases", "get leases"},
-				[]string{"get on configmaps", "list on leases of API group coordination.k8s.io in namespace ns"},
+				[]string{
+					"get on resource configmaps",
+					"list on resource leases of API group \"coordination.k8s.io\" in namespace ns",
+				},
 				"",
 			},
 		} {

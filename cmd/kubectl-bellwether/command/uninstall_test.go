@@ -119,7 +119,7 @@ func TestUninstallOfARingThatHasOnlyAHistory(t *testing.T) {
 		assert.ErrorContains(t, err, "there is no Lease ns/checksums-sharder of the sharder's election")
 		w.forbidden["patch configmaps"] = true
 		_, err = w.kubectl("uninstall", "checksums", "--confirm", "--election=checksums-sharder")
-		assert.ErrorContains(t, err, `patch on configmaps of API group "" in namespace ns`)
+		assert.ErrorContains(t, err, `patch on resource configmaps of API group "" in namespace ns`)
 		clear(w.forbidden)
 		assert.Empty(t, w.writes)
 		begun := time.Now()
@@ -338,9 +338,9 @@ func TestUninstallNamesAllMissingRights(t *testing.T) {
 		}
 		_, err := w.kubectl("uninstall", "checksums", "--confirm")
 		require.Error(t, err)
-		assert.Contains(t, err.Error(), "delete on leases of API group coordination.k8s.io in namespace ns")
-		assert.Contains(t, err.Error(), `delete on configmaps of API group "" in namespace ns`)
-		assert.Contains(t, err.Error(), `patch on configmaps of API group "" in all namespaces`)
+		assert.Contains(t, err.Error(), `delete on resource leases of API group "coordination.k8s.io" in namespace ns`)
+		assert.Contains(t, err.Error(), `delete on resource configmaps of API group "" in namespace ns`)
+		assert.Contains(t, err.Error(), `patch on resource configmaps of API group "" by a ClusterRole`)
 		clear(w.forbidden)
 		w.forbidden["list pods"] = true
 		_, err = w.kubectl("uninstall", "checksums", "--confirm")
@@ -461,7 +461,7 @@ func TestFence(t *testing.T) {
 		assert.Contains(t, w.require("fence", "lost"), "Nothing was created.")
 		w.forbidden["create nodefences"] = true
 		_, err := w.kubectl("fence", "lost", "--confirm")
-		assert.ErrorContains(t, err, "create on nodefences of API group fencing.bellwether.dev")
+		assert.ErrorContains(t, err, "create on resource nodefences of API group \"fencing.bellwether.dev\"")
 		assert.Empty(t, w.writes)
 		clear(w.forbidden)
 

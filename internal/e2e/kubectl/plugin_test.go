@@ -250,8 +250,8 @@ func (u *user) requireRightsAreNamed(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}))
 	_, err = u.as(kubeconfig, "status")
 	for _, right := range []string{
-		"list on leases of API group coordination.k8s.io in namespace " + u.namespace,
-		"list on endpointslices of API group discovery.k8s.io in namespace " + u.namespace,
+		"list on resource leases of API group \"coordination.k8s.io\" in namespace " + u.namespace,
+		"list on resource endpointslices of API group \"discovery.k8s.io\" in namespace " + u.namespace,
 	} {
 		assert.ErrorContains(t, err, right)
 	}
@@ -267,8 +267,10 @@ func (u *user) requireRightsAreNamed(t *testing.T) {
 		"--confirm")
 	assert.Error(t, err)
 	_, err = u.as(kubeconfig, "fence", "w1")
-	for _, verb := range []string{"get on nodes", "get on nodefences", "create on nodefences"} {
-		assert.ErrorContains(t, err, verb)
+	for _, right := range []string{
+		"get on resource nodes", "get on resource nodefences", "create on resource nodefences",
+	} {
+		assert.ErrorContains(t, err, right)
 	}
 }
 
