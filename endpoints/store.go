@@ -141,9 +141,9 @@ var (
 	leaseKind     = kind{"Lease", coordinationv1.Resource("leases")}
 )
 
-// failed returns err with the request, of which at is the object, or of a list the Service. For a write that was
-// not applied because its object has changed, that is an errConflict. If ctx has ended, failed adds why, which err
-// lacks over HTTP/2.
+// failed returns err with the request about at, which is the Service in a list. For a write that was not
+// applied because its object has changed, that is an errConflict. If ctx has ended, failed adds why,
+// which err lacks over HTTP/2.
 func (k kind) failed(ctx context.Context, verb string, at types.NamespacedName, err error) error {
 	e := &kube.RequestError{
 		Right:  kube.Right{Verb: verb, Resource: k.resource, Namespace: at.Namespace, Name: at.Name},

@@ -56,7 +56,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestOddAnswersProveNothing",
 	},
 	{
-		Name: "a page with 403 is a refusal", File: "../internal/kube/refusal.go",
+		Name: "a page with 403 is a refusal", File: "../internal/kube/answer.go",
 		Old: "Forbidden(err) && authorizer.MatchString(err.Error())", New: "apierrors.IsForbidden(err)",
 		Caught: "TestOddAnswersProveNothing",
 	},
