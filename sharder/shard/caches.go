@@ -29,13 +29,7 @@ func (c *caches) add(i *informer) {
 func (c *caches) remove(i *informer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var others []*informer
-	for _, other := range c.running[i.resource] {
-		if other != i {
-			others = append(others, other)
-		}
-	}
-	c.running[i.resource] = others
+	c.running[i.resource] = slices.DeleteFunc(c.running[i.resource], func(other *informer) bool { return other == i })
 }
 
 // has reports whether an informer of a resource runs.
@@ -171,12 +165,9 @@ func (c *caches) lagging(
 // cachesReached reports whether every cache of the root that counts in this term has reached a
 // version.
 func (s *Shard) cachesReached(term *shardlease.Term, at protocol.Address, floor string) bool {
-	for _, i := range s.caches.begun(term, at.Resource, at.Namespace) {
-		if !protocol.Reaches(i.progress(), floor) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.caches.begun(term, at.Resource, at.Namespace), func(i *informer) bool {
+		return !protocol.Reaches(i.progress(), floor)
+	})
 }
 
 // sameRoot reports whether two copies of a child of this resource name the same root.

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,7 +115,7 @@ func (r *workTracker) forgetEnded() {
 		if len(r.late) > 0 && r.late[0] == p {
 			r.late = r.late[1:]
 			if e := r.roots[p.at]; e != nil {
-				e.drop(p)
+				e.ended = slices.DeleteFunc(e.ended, func(other *workItem) bool { return other == p })
 				r.dropIfEmpty(e)
 			}
 		}
@@ -127,15 +128,10 @@ func (r *workTracker) pending(at protocol.Address) bool {
 	r.mu.Lock()
 	var ended []*workItem
 	if e := r.roots[at]; e != nil {
-		ended = append(ended, e.ended...)
+		ended = slices.Clone(e.ended)
 	}
 	r.mu.Unlock()
-	for _, p := range ended {
-		if p.scope.Open() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ended, func(p *workItem) bool { return p.scope.Open() })
 }
 
 // onChild returns the work on a child, whichever its root was then: work that has not returned, and
@@ -306,14 +302,5 @@ func (r *workTracker) stateOf(at protocol.Address) *workState {
 func (r *workTracker) dropIfEmpty(e *workState) {
 	if e.drainState == protocol.Accepting && e.floor == "" && len(e.atWork) == 0 && len(e.ended) == 0 && !e.busy {
 		delete(r.roots, e.at)
-	}
-}
-
-func (e *workState) drop(p *workItem) {
-	for i, other := range e.ended {
-		if other == p {
-			e.ended = append(e.ended[:i], e.ended[i+1:]...)
-			return
-		}
 	}
 }
