@@ -101,7 +101,7 @@ var mutations = []struct {
 	},
 	{
 		"a term that ended before the deadline has no requests under way", "leasehold/stepdown.go",
-		"h.vacated = err == nil", "h.vacated = err == nil || h.stepped",
+		"h.vacated = lost == nil && err == nil", "h.vacated = lost == nil && (err == nil || h.stepped)",
 		"StepDownsOfGuardedWork",
 	},
 	{

@@ -24,22 +24,24 @@ const (
 
 // candidate is one call of Become.
 type candidate struct {
-	*cluster
-	me      podID
-	release func() // releases the process lock
-	watches *watches
-	fence   clock.Probe
+	config   config
+	cluster  *cluster
+	failures *kube.Failures
+	me       podID
+	release  func() // releases the process lock
+	watches  *watches
+	fence    clock.Probe
 
-	abilities
-	probed   bool                     // whether our Pod may be patched is known
-	wrote    bool                     // this call may have created the lock or labelled our Pod
-	owners   map[types.UID]podID      // owners of earlier locks, which may lead without a label
-	seen     *lock                    // the lock as last read
-	others   map[types.UID]*contender // as of the last reads and later events
-	nodes    map[string]nodeState     // of contenders
-	reported []Waiting                // last reported reasons for waiting
-	last     step                     // of the previous round
-	contact  *kube.Contact
+	abilities abilities
+	probed    bool                     // whether our Pod may be patched is known
+	wrote     bool                     // this call may have created the lock or labelled our Pod
+	owners    map[types.UID]podID      // owners of earlier locks, which may lead without a label
+	seen      *lock                    // the lock as last read
+	others    map[types.UID]*contender // as of the last reads and later events
+	nodes     map[string]nodeState     // of contenders
+	reported  []Waiting                // last reported reasons for waiting
+	last      step                     // of the previous round
+	contact   *kube.Contact
 
 	rightsAsked bool // the log names the missing rights, if the API server could be asked
 }
@@ -52,14 +54,14 @@ func elect(ctx context.Context, lockName string, options []Option) (end func(), 
 	}
 	k := newCluster(config)
 	c := &candidate{
-		cluster: k, watches: newWatches(k),
+		config: config, cluster: k, failures: k.failures, watches: newWatches(k),
 		contact: kube.NewContact(clock.System(), config.hooks.OnFailing),
 		owners:  map[types.UID]podID{}, others: map[types.UID]*contender{}, nodes: map[string]nodeState{},
 	}
 	defer c.watches.close()
 	defer c.contact.End()
 	err = c.retry(ctx, func() (done bool, err error) {
-		c.me, err = c.whoAmI(ctx)
+		c.me, err = c.cluster.whoAmI(ctx)
 		return err == nil, err
 	})
 	if err != nil {
@@ -99,7 +101,7 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 			c.config.log.Warn("cannot keep a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		}
-		c.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
+		c.cluster.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
 		clock.Sleep(ctx, lockPause)
 	}
 	return false
@@ -147,15 +149,15 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 	switch next {
 	case toCreate:
 		if !c.probed {
-			may, err := c.mayLabel(ctx, v.me)
+			may, err := c.cluster.mayLabel(ctx, v.me)
 			if err != nil {
 				return err
 			}
-			c.noPatch, c.probed = !may, true
+			c.abilities.noPatch, c.probed = !may, true
 		}
 		wrote := c.wrote
 		c.wrote = true
-		err := c.createLock(ctx, c.me, !c.noPatch)
+		err := c.cluster.createLock(ctx, c.me, !c.abilities.noPatch)
 		if alreadyExists(err) { // another Pod created it, or an earlier attempt that set c.wrote
 			c.wrote = wrote
 		}
@@ -163,16 +165,16 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 	case toLabel:
 		c.wrote = true
 		uid := string(v.lock.uid)
-		return c.patched(c.setLabel(ctx, v.me, &uid))
+		return c.patched(c.cluster.setLabel(ctx, v.me, &uid))
 	case toUnlabel:
-		return c.patched(c.setLabel(ctx, v.me, nil))
+		return c.patched(c.cluster.setLabel(ctx, v.me, nil))
 	case toRemove:
 		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name),
 			zap.String("uid", string(v.lock.owner.uid)))
-		err := c.deleteLock(ctx, *v.lock)
-		if c.missing(err, "without the verb delete on "+c.kind+", a leader whose Pod has ended but is not deleted "+
+		err := c.cluster.deleteLock(ctx, *v.lock)
+		if c.cluster.missing(err, "without the verb delete on "+c.cluster.kind+", a leader whose Pod has ended but is not deleted "+
 			"keeps its lock") {
-			c.noDelete = true
+			c.abilities.noDelete = true
 			return nil
 		}
 		return err
@@ -182,8 +184,8 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 
 // patched records whether our Pod may be patched.
 func (c *candidate) patched(err error) error {
-	if c.missing(err, withoutPatch) {
-		c.noPatch = true
+	if c.cluster.missing(err, withoutPatch) {
+		c.abilities.noPatch = true
 		return nil
 	}
 	return err
@@ -209,14 +211,14 @@ func (c *candidate) reportWaiting(waiting []Waiting) {
 func (c *candidate) withdraw(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	l, err := c.lock(ctx)
+	l, err := c.cluster.lock(ctx)
 	if err == nil && l != nil && l.owner == c.me {
-		err = c.deleteLock(ctx, *l)
+		err = c.cluster.deleteLock(ctx, *l)
 	}
-	if err == nil && !c.noPatch {
-		me, getErr := c.pod(ctx, c.me.name)
-		if err = getErr; err == nil && me != nil && me.UID == c.me.uid && me.Labels[c.label] != "" {
-			err = c.setLabel(ctx, me, nil)
+	if err == nil && !c.abilities.noPatch {
+		me, getErr := c.cluster.pod(ctx, c.me.name)
+		if err = getErr; err == nil && me != nil && me.UID == c.me.uid && me.Labels[c.cluster.label] != "" {
+			err = c.cluster.setLabel(ctx, me, nil)
 		}
 	}
 	if err != nil {
@@ -267,9 +269,9 @@ func (c *candidate) permanent(err error) bool {
 	case errors.Is(err, ErrForeignLock), errors.Is(err, ErrPodGone):
 		return true
 	case kube.RoleMissing(err):
-		return c.refusedFor(err) >= maxRefusal
+		return c.cluster.refusedFor(err) >= maxRefusal
 	case kube.Unauthorized(err):
-		return c.rejectedFor(err) >= maxRefusal
+		return c.cluster.rejectedFor(err) >= maxRefusal
 	case isLostRace(err), errors.Is(err, errNoEffect):
 		return false
 	}
@@ -279,7 +281,7 @@ func (c *candidate) permanent(err error) bool {
 // noteFailure logs how an attempt has ended, and calls the hook. It logs neither lost races nor
 // recent refusals, which [cluster.missing] logs if the verb is optional.
 func (c *candidate) noteFailure(err error) {
-	if kube.RoleMissing(err) && c.refusedFor(err) < refusalPatience || isLostRace(err) {
+	if kube.RoleMissing(err) && c.cluster.refusedFor(err) < refusalPatience || isLostRace(err) {
 		return
 	}
 	c.contact.Note(err)

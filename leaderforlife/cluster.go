@@ -44,26 +44,23 @@ type cluster struct {
 	group, kind string // of the lock: API group and resource
 	label       string // key of the label on the leader's Pod
 
-	refused  map[string]refusal // by verb and resource, or by [credentials]
-	said     map[string]bool    // messages that were logged once
+	refused  *kube.Refusals  // by verb and resource, or by [credentials]
+	said     map[string]bool // messages that were logged once
 	failures *kube.Failures
 }
 
 // credentials is the key of refusals that apply to every request.
 const credentials = ""
 
-// refusal is a streak of refusals, by RBAC or because of the credentials.
-type refusal struct{ first, last time.Time }
-
 func newCluster(c config) *cluster {
 	k := &cluster{
-		config: c, locks: configMaps{c.client.CoreV1().ConfigMaps(c.namespace)}, kind: "configmaps",
-		label: LeaderLabel(c.lock), refused: map[string]refusal{}, said: map[string]bool{},
+		config: c, locks: objects[*corev1.ConfigMap]{c.client.CoreV1().ConfigMaps(c.namespace), configMapOf}, kind: "configmaps",
+		label: LeaderLabel(c.lock), refused: kube.NewRefusals(clock.System(), refusalGap), said: map[string]bool{},
 		failures: kube.NewFailures(c.log, clock.System()),
 	}
 	if c.lease {
-		k.locks, k.kind, k.group = leases{c.client.CoordinationV1().Leases(c.namespace)}, "leases",
-			coordinationv1.GroupName
+		k.locks = objects[*coordinationv1.Lease]{c.client.CoordinationV1().Leases(c.namespace), leaseOf}
+		k.kind, k.group = "leases", coordinationv1.GroupName
 	}
 	return k
 }
@@ -73,24 +70,12 @@ func (k *cluster) do(ctx context.Context, needs kube.Right, request func(context
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := request(ctx)
-	k.noteRefusal(needs.Verb+" "+needs.Resource.Resource, kube.RoleMissing(err))
-	k.noteRefusal(credentials, kube.Unauthorized(err))
+	k.refused.Note(needs.Verb+" "+needs.Resource.Resource, kube.RoleMissing(err))
+	k.refused.Note(credentials, kube.Unauthorized(err))
 	if err == nil {
 		return nil
 	}
 	return &kube.RequestError{Right: needs, Err: err}
-}
-
-func (k *cluster) noteRefusal(key string, refused bool) {
-	now := time.Now()
-	switch r, known := k.refused[key]; {
-	case !refused:
-		delete(k.refused, key)
-	case !known || now.Sub(r.last) > refusalGap:
-		k.refused[key] = refusal{now, now}
-	default:
-		k.refused[key] = refusal{r.first, now}
-	}
 }
 
 // rejectedFor returns for how long the API server has not accepted the credentials; zero if err is
@@ -99,8 +84,7 @@ func (k *cluster) rejectedFor(err error) time.Duration {
 	if !kube.Unauthorized(err) {
 		return 0
 	}
-	r := k.refused[credentials]
-	return r.last.Sub(r.first)
+	return k.refused.Lasted(credentials)
 }
 
 // write sends a request that changes something. The end of ctx does not cancel it at once.
@@ -118,8 +102,7 @@ func (k *cluster) refusedFor(err error) time.Duration {
 	if !errors.As(err, &failed) || !kube.RoleMissing(failed.Err) {
 		return 0
 	}
-	r := k.refused[failed.Verb+" "+failed.Resource.Resource]
-	return r.last.Sub(r.first)
+	return k.refused.Lasted(failed.Verb + " " + failed.Resource.Resource)
 }
 
 // missing reports whether err means that an optional verb is not granted. It logs the consequence
@@ -177,8 +160,7 @@ func (k *cluster) lock(ctx context.Context) (*lock, error) {
 
 func (k *cluster) createLock(ctx context.Context, me podID, labelled bool) error {
 	return k.write(ctx, k.right("create", k.group, k.kind, k.config.lock), func(ctx context.Context) error {
-		_, err := k.locks.create(ctx, lockMeta(k.config, me, labelled))
-		return err
+		return k.locks.create(ctx, lockMeta(k.config, me, labelled))
 	})
 }
 
@@ -328,11 +310,11 @@ func (k *cluster) rights() []kube.Right {
 // sayMissingRights logs all rights that are missing, once, when a request that a candidate cannot do
 // without has been refused for long enough.
 func (c *candidate) sayMissingRights(ctx context.Context, err error) {
-	if c.rightsAsked || c.refusedFor(err) < refusalPatience {
+	if c.rightsAsked || c.cluster.refusedFor(err) < refusalPatience {
 		return
 	}
 	c.rightsAsked = true
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	kube.SayMissingRights(ctx, c.config.client, c.rights(), c.config.log)
+	kube.SayMissingRights(ctx, c.config.client, c.cluster.rights(), c.config.log)
 }

@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -93,47 +91,49 @@ func lockMeta(c config, me podID, labelled bool) metav1.ObjectMeta {
 // locks reads and writes objects of the kind that is used for locks.
 type locks interface {
 	get(ctx context.Context, name string) (metav1.Object, error)
-	create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error)
+	create(ctx context.Context, m metav1.ObjectMeta) error
 	delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 	watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-type configMaps struct {
-	corev1client.ConfigMapInterface
+// objects are locks of one type.
+type objects[T metav1.Object] struct {
+	client interface {
+		Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+		Create(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
+		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
+		Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+	}
+	object func(metav1.ObjectMeta) T
 }
 
-func (c configMaps) get(ctx context.Context, name string) (metav1.Object, error) {
-	return c.Get(ctx, name, metav1.GetOptions{})
+func (l objects[T]) get(ctx context.Context, name string) (metav1.Object, error) {
+	return l.client.Get(ctx, name, metav1.GetOptions{})
 }
 
-func (c configMaps) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error) {
-	return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: m}, metav1.CreateOptions{})
+func (l objects[T]) create(ctx context.Context, m metav1.ObjectMeta) error {
+	_, err := l.client.Create(ctx, l.object(m), metav1.CreateOptions{})
+	return err
 }
 
-func (c configMaps) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return c.Delete(ctx, name, o)
+func (l objects[T]) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	return l.client.Delete(ctx, name, o)
 }
 
-func (c configMaps) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return c.Watch(ctx, o)
+func (l objects[T]) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return l.client.Watch(ctx, o)
 }
 
-type leases struct {
-	coordinationclient.LeaseInterface
-}
+func configMapOf(m metav1.ObjectMeta) *corev1.ConfigMap { return &corev1.ConfigMap{ObjectMeta: m} }
 
-func (l leases) get(ctx context.Context, name string) (metav1.Object, error) {
-	return l.Get(ctx, name, metav1.GetOptions{})
-}
-
-// create writes a Lease that electors consider held as long as it exists. client-go's electors take
+// leaseOf returns a Lease that electors consider held as long as it exists. client-go's electors take
 // a Lease without a duration.
-func (l leases) create(ctx context.Context, m metav1.ObjectMeta) (metav1.Object, error) {
+func leaseOf(m metav1.ObjectMeta) *coordinationv1.Lease {
 	now := metav1.NewMicroTime(time.Now())
-	return l.Create(ctx, &coordinationv1.Lease{ObjectMeta: m, Spec: coordinationv1.LeaseSpec{
+	return &coordinationv1.Lease{ObjectMeta: m, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(holder(m)), LeaseDurationSeconds: ptr.To(int32(math.MaxInt32)),
 		AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To(int32(0)),
-	}}, metav1.CreateOptions{})
+	}}
 }
 
 // holder returns the holder identity, for people and for electors, which must find one.
@@ -142,12 +142,4 @@ func holder(m metav1.ObjectMeta) string {
 		return o.Name + "/" + string(o.UID)
 	}
 	return m.Annotations[keptAnnotation]
-}
-
-func (l leases) delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	return l.Delete(ctx, name, o)
-}
-
-func (l leases) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return l.Watch(ctx, o)
 }

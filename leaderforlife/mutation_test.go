@@ -12,19 +12,19 @@ import (
 var mutations = []mutation.Mutation{
 	{
 		Name: "the lock is read after the labelled Pods", File: "observe.go",
-		Old: `	if v.lock, err = c.lock(ctx); err != nil {
+		Old: `	if v.lock, err = c.cluster.lock(ctx); err != nil {
 		return state{}, err
 	}
-	labelled, listed, err := c.labelled(ctx)
+	labelled, listed, err := c.cluster.labelled(ctx)
 	if err != nil {
 		return state{}, err
 	}
 `,
-		New: `	labelled, listed, err := c.labelled(ctx)
+		New: `	labelled, listed, err := c.cluster.labelled(ctx)
 	if err != nil {
 		return state{}, err
 	}
-	if v.lock, err = c.lock(ctx); err != nil {
+	if v.lock, err = c.cluster.lock(ctx); err != nil {
 		return state{}, err
 	}
 `,

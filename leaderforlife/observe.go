@@ -14,18 +14,18 @@ import (
 
 // observe reads everything that a decision needs, in the order that [state.next] relies on.
 func (c *candidate) observe(ctx context.Context) (state, error) {
-	me, err := c.pod(ctx, c.me.name)
+	me, err := c.cluster.pod(ctx, c.me.name)
 	if err != nil {
 		return state{}, err
 	}
 	if me == nil || me.UID != c.me.uid {
 		return state{}, fmt.Errorf("%w: Pod %s/%s with UID %s", ErrPodGone, c.config.namespace, c.me.name, c.me.uid)
 	}
-	v := state{me: me, label: me.Labels[c.label]}
-	if v.lock, err = c.lock(ctx); err != nil {
+	v := state{me: me, label: me.Labels[c.cluster.label]}
+	if v.lock, err = c.cluster.lock(ctx); err != nil {
 		return state{}, err
 	}
-	labelled, listed, err := c.labelled(ctx)
+	labelled, listed, err := c.cluster.labelled(ctx)
 	if err != nil {
 		return state{}, err
 	}
@@ -84,7 +84,7 @@ func (s *contender) observe(pod *corev1.Pod) {
 // inspect reads what is not known of a contender.
 func (c *candidate) inspect(ctx context.Context, s *contender) error {
 	if s.gone {
-		pod, err := c.pod(ctx, s.name)
+		pod, err := c.cluster.pod(ctx, s.name)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (c *candidate) inspect(ctx context.Context, s *contender) error {
 		return nil
 	}
 	if c.config.nodes && s.node() != "" {
-		state, err := c.node(ctx, s.node())
+		state, err := c.cluster.node(ctx, s.node())
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)
 			if s.gone && s.seen != nil && !s.ending && !ended(s.seen) {
-				c.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming "+
+				c.cluster.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming "+
 					"that it has ended", s.name, s.uid))
 			}
 			continue

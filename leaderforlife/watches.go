@@ -171,7 +171,7 @@ func (w *watches) close() {
 // everything that it waits for.
 func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error {
 	abilities := c.abilities
-	c.noDelete = false // retry the deletion after a poll interval
+	c.abilities.noDelete = false // retry the deletion after a poll interval
 	fresh, all := c.watches.want(ctx, c.objects(waiting))
 	if fresh {
 		return nil
@@ -204,7 +204,7 @@ func (c *candidate) await(ctx context.Context, v state, waiting []Waiting) error
 
 // objects returns the objects whose changes may matter.
 func (c *candidate) objects(waiting []Waiting) map[watchable]bool {
-	objects := map[watchable]bool{{c.kind, c.config.lock}: true}
+	objects := map[watchable]bool{{c.cluster.kind, c.config.lock}: true}
 	for _, w := range waiting {
 		objects[watchable{"pods", w.Pod}] = true
 		if c.config.nodes && w.Node != "" {
@@ -245,9 +245,9 @@ func (c *candidate) handlePod(pod *corev1.Pod, deleted bool) bool {
 	if s == nil { // another Pod of that name, or our own
 		return false
 	}
-	labelled := s.seen != nil && s.seen.Labels[c.label] != ""
+	labelled := s.seen != nil && s.seen.Labels[c.cluster.label] != ""
 	s.observe(pod)
-	return deleted || ended(pod) || labelled && pod.Labels[c.label] == ""
+	return deleted || ended(pod) || labelled && pod.Labels[c.cluster.label] == ""
 }
 
 func (c *candidate) handleLock(o metav1.Object, deleted bool) bool {

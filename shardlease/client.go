@@ -56,9 +56,7 @@ func (l *Lease) WrapOwnTransport(base http.RoundTripper) http.RoundTripper {
 // names an object and whose context belongs to no [Term.Scope]; Do of package shard begins such a
 // scope for work on an object. The function is called from any goroutine, and must return quickly.
 // A second call replaces it.
-func (l *Lease) OnOutside(f func(resource schema.GroupResource)) {
-	l.candidate.Guard.OnOutside(func(group, resource string) { f(schema.GroupResource{Group: group, Resource: resource}) })
-}
+func (l *Lease) OnOutside(f func(resource schema.GroupResource)) { l.candidate.Guard.OnOutside(f) }
 
 // Guarded reports whether WrapTransport was called, so that work can be guarded.
 func (l *Lease) Guarded() bool { return l.candidate.Guard.Installed() }

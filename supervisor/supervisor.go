@@ -96,7 +96,9 @@ func (s *Supervisor) claim(config *rest.Config, c lease.Claim, log *zap.Logger) 
 	l := s.slots[c.Lease]
 	if l == nil {
 		l = &openSlot{}
-		if l.slot, err = s.open(); err != nil {
+		if n := len(s.spare) - 1; n >= 0 {
+			l.slot, s.spare = s.spare[n], s.spare[:n]
+		} else if l.slot, err = s.page.open(); err != nil {
 			return nil, nil, err
 		}
 		s.slots[c.Lease] = l
@@ -106,16 +108,6 @@ func (s *Supervisor) claim(config *rest.Config, c lease.Claim, log *zap.Logger) 
 		return nil, nil, err
 	}
 	return l.slot, func() { s.forget(c.Lease) }, nil
-}
-
-// open returns a slot that is not in use. The caller holds mu.
-func (s *Supervisor) open() (*slot, error) {
-	if n := len(s.spare) - 1; n >= 0 {
-		l := s.spare[n]
-		s.spare = s.spare[:n]
-		return l, nil
-	}
-	return s.page.open()
 }
 
 // forget undoes one call of claim.

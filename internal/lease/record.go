@@ -51,53 +51,36 @@ func (r Record) Lease() *coordinationv1.Lease { return r.lease }
 // Exists reports whether the object exists.
 func (r Record) Exists() bool { return r.lease != nil }
 
-// Holder returns the identity in the record; empty if the lease has no holder.
-func (r Record) Holder() string {
+// absent is read in place of a Lease that does not exist.
+var absent coordinationv1.Lease
+
+// object returns the Lease for reading, or an empty one.
+func (r Record) object() *coordinationv1.Lease {
 	if r.lease == nil {
-		return ""
+		return &absent
 	}
-	return ptr.Deref(r.lease.Spec.HolderIdentity, "")
+	return r.lease
 }
+
+// Holder returns the identity in the record; empty if the lease has no holder.
+func (r Record) Holder() string { return ptr.Deref(r.object().Spec.HolderIdentity, "") }
 
 // Duration returns the duration in the record; zero if it is missing or not usable.
 func (r Record) Duration() time.Duration {
-	if r.lease == nil {
-		return 0
-	}
-	return max(0, time.Duration(ptr.Deref(r.lease.Spec.LeaseDurationSeconds, 0))*time.Second)
+	return max(0, time.Duration(ptr.Deref(r.object().Spec.LeaseDurationSeconds, 0))*time.Second)
 }
 
 // UID returns the UID of the object.
-func (r Record) UID() types.UID {
-	if r.lease == nil {
-		return ""
-	}
-	return r.lease.UID
-}
+func (r Record) UID() types.UID { return r.object().UID }
 
 // ResourceVersion returns the version of the object.
-func (r Record) ResourceVersion() string {
-	if r.lease == nil {
-		return ""
-	}
-	return r.lease.ResourceVersion
-}
+func (r Record) ResourceVersion() string { return r.object().ResourceVersion }
 
 // Transitions returns the number of earlier terms.
-func (r Record) Transitions() int32 {
-	if r.lease == nil {
-		return 0
-	}
-	return ptr.Deref(r.lease.Spec.LeaseTransitions, 0)
-}
+func (r Record) Transitions() int32 { return ptr.Deref(r.object().Spec.LeaseTransitions, 0) }
 
 // Released reports whether the record has the mark of a release, so that its holder has stopped.
-func (r Record) Released() bool {
-	if r.lease == nil || r.Holder() != "" {
-		return false
-	}
-	return r.markedBy(ReleasedAnnotation)
-}
+func (r Record) Released() bool { return r.Holder() == "" && r.markedBy(ReleasedAnnotation) }
 
 // Ours reports whether the record states that its holder follows the rules of this package.
 func (r Record) Ours() bool {
@@ -108,19 +91,17 @@ func (r Record) Ours() bool {
 // does not count, because a client-go elector that was deposed by one of ours empties the record of
 // its successor if it can, and writes its own time.
 func (r Record) Emptied() bool {
-	if r.lease == nil || r.Holder() != "" {
-		return false
-	}
-	return strings.HasSuffix(r.lease.Annotations[TermAnnotation], fmt.Sprintf("/%d", r.Transitions()))
+	return r.Holder() == "" &&
+		strings.HasSuffix(r.object().Annotations[TermAnnotation], fmt.Sprintf("/%d", r.Transitions()))
 }
 
 // Coordinated reports whether Kubernetes' coordinated leader election decides who holds the lease.
 func (r Record) Coordinated() bool {
-	return r.lease != nil && (r.lease.Spec.Strategy != nil || r.lease.Spec.PreferredHolder != nil)
+	return r.object().Spec.Strategy != nil || r.object().Spec.PreferredHolder != nil
 }
 
 // ForLife reports whether the record is the lock of a leader for life, which is not renewed.
-func (r Record) ForLife() bool { return r.lease != nil && r.lease.Labels[LockLabel] == LockForLife }
+func (r Record) ForLife() bool { return r.object().Labels[LockLabel] == LockForLife }
 
 // WrittenBy reports whether a process with this mark holds the lease. Another elector that has taken
 // the lease leaves the mark of its predecessor.
@@ -130,22 +111,15 @@ func (r Record) WrittenBy(process string) bool {
 
 // markedBy reports whether an annotation names the term of this record, not only its holder.
 func (r Record) markedBy(annotation string) bool {
-	holder, ok := strings.CutSuffix(r.lease.Annotations[annotation], r.termSuffix())
+	holder, ok := strings.CutSuffix(r.object().Annotations[annotation], r.termSuffix())
 	return ok && holder != ""
 }
 
 // termSuffix is the end of a mark of this record's term. The holder precedes it and may contain
 // slashes.
 func (r Record) termSuffix() string {
-	suffix := acquireTime(r.lease).UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
+	suffix := ptr.Deref(r.object().Spec.AcquireTime, metav1.MicroTime{}).UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
 	return string(strconv.AppendInt(append(suffix, '/'), int64(r.Transitions()), 10))
-}
-
-func acquireTime(l *coordinationv1.Lease) time.Time {
-	if l.Spec.AcquireTime == nil {
-		return time.Time{}
-	}
-	return l.Spec.AcquireTime.Time
 }
 
 // SameVersion compares UID and resourceVersion. It also compares the spec, because client-go's fake

@@ -129,7 +129,7 @@ func (c *Candidate) Standing() (holder string, wait time.Duration) {
 func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	interval := c.config.Timing.RenewInterval()
 	pause := backoff(c.config.Timing)
-	c.store.Forgive()
+	c.store.refused.Forget()
 	asked := false // which rights are missing
 	c.witness = NewWitness(ctx, c.client, c.config)
 	defer func() {
@@ -154,18 +154,13 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 		}
 		// Shorter refusals happen while a deployment's roles are being created, and while an API
 		// server starts.
-		if c.store.RefusedFor(err) >= c.config.Timing.Duration {
+		if c.store.refusedFor(err) >= c.config.Timing.Duration {
 			return nil, err
 		}
 		if c.config.Clock.Now().SinceAtLeast(start) >= interval {
 			pause = backoff(c.config.Timing)
 		}
-		again := c.config.Clock.NewTimer(pause.Step())
-		select {
-		case <-ctx.Done():
-		case <-again.C():
-		}
-		again.Stop()
+		clock.SleepBy(ctx, c.config.Clock, pause.Step())
 	}
 	return nil, ctx.Err()
 }

@@ -79,11 +79,7 @@ func sleepUntil(ctx context.Context, c clock.Clock, now func() time.Duration, un
 		if left <= 0 {
 			return nil
 		}
-		timer := c.NewTimer(min(left, checkInterval))
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
+		if !clock.SleepBy(ctx, c, min(left, checkInterval)) {
 			return ctx.Err()
 		}
 	}

@@ -31,7 +31,7 @@ func (h *Holder) drain(ctx context.Context) (err error) {
 	}()
 	c, timing := h.config.Clock, h.config.Timing
 	begin, renewal := c.Now(), h.newPace()
-	defer renewal.Stop()
+	defer renewal.timer.Stop()
 	ended := ctx.Done()
 	for {
 		now := c.Now()
@@ -57,7 +57,7 @@ func (h *Holder) drain(ctx context.Context) (err error) {
 		case <-ended:
 			ended = nil
 		case <-look.C():
-		case <-renewal.C():
+		case <-renewal.timer.C():
 			h.renew(ctx)
 		case a := <-h.swap.answered():
 			if over, err := h.swap.receive(a); over {

@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// GuardConfig has what users may change. Packages leaderelection and shardlease document it.
+// GuardConfig configures the transports of a [Guard].
 type GuardConfig struct {
 	// Allow reports whether a guarded request may pass without the lease, such as a TokenRequest or
 	// a readiness gate. It is called from any goroutine and must not read the body. If nil, no
@@ -39,9 +40,9 @@ type Guard struct {
 	config GuardConfig
 	term   atomic.Pointer[Term] // the latest; nil before the first
 	wraps  atomic.Bool
-	// outside is called with the group and the resource of each write to a named object that
-	// belongs to no scope. It may be nil.
-	outside atomic.Pointer[func(group, resource string)]
+	// outside is called with the resource of each write to a named object that belongs to no scope.
+	// It may be nil.
+	outside atomic.Pointer[func(schema.GroupResource)]
 
 	notHeld, earlier, ended, cut error
 }
@@ -79,9 +80,9 @@ func (g *Guard) WrapOwn(base http.RoundTripper) http.RoundTripper { return &tran
 // Installed reports whether Wrap was called.
 func (g *Guard) Installed() bool { return g.wraps.Load() }
 
-// OnOutside has a function called with the group and the resource of each permitted write to a
-// named object whose context belongs to no [Scope].
-func (g *Guard) OnOutside(f func(group, resource string)) { g.outside.Store(&f) }
+// OnOutside has a function called with the resource of each permitted write to a named object whose
+// context belongs to no [Scope].
+func (g *Guard) OnOutside(f func(schema.GroupResource)) { g.outside.Store(&f) }
 
 type transport struct {
 	guard *Guard
@@ -130,7 +131,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return refuse(r, g.notHeld)
 	}
 	if outside := g.outside.Load(); outside != nil && f.scope == nil && at.name != "" {
-		(*outside)(at.group, at.resource)
+		(*outside)(schema.GroupResource{Group: at.group, Resource: at.resource})
 	}
 	resp, err := f.send(caller, t.base, r)
 	switch {
@@ -167,8 +168,8 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 // explain returns the error of a request that was sent. If the term is over, it hides why the
 // request failed, so that the request is not repeated.
 func (g *Guard) explain(err error, t *Term) error {
-	switch {
-	case !t.over():
+	switch _, over := t.Ended(); {
+	case !over:
 		return err
 	case neverSent(err):
 		return g.notHeld

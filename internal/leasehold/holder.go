@@ -183,7 +183,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 	defer stop()
 	watching.Go(func() { h.watchLease(watchCtx) })
 	renewal := h.newPace()
-	defer renewal.Stop()
+	defer renewal.timer.Stop()
 	stopping := ctx.Done()
 	var tooLong, near <-chan time.Time
 	look := h.config.Clock.NewTimer(checkInterval)
@@ -203,7 +203,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			switch h.leaving = true; {
 			case stepsDown(ctx):
 				h.stepped = true
-				renewal.Stop()
+				renewal.timer.Stop()
 			case h.config.Variant.SaysLeaving:
 				renewal.hasten()
 			}
@@ -219,7 +219,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			case stopping == nil:
 			case h.stepDown():
 				h.abandon()
-				renewal.Stop() // the term is about to end: a request would be waited for
+				renewal.timer.Stop() // the term is about to end: a request would be waited for
 			default:
 				look.Reset(min(max(h.Term.Remaining()-h.config.StepDown, promptly), checkInterval))
 			}
@@ -235,7 +235,7 @@ func (h *Holder) keep(ctx, running context.Context, returned <-chan error) error
 			if !h.leaving {
 				renewal.hasten()
 			}
-		case <-renewal.C():
+		case <-renewal.timer.C():
 			if over, err := h.beginRenewal(running); over {
 				h.noteRenewal(err)
 				renewal.next(err)
@@ -278,36 +278,36 @@ func (h *Holder) abandon() {
 
 // pace is the timer of renewals. It does not run during one.
 type pace struct {
-	clock.Timer
+	timer  clock.Timer
 	holder *Holder
 	pause  wait.Backoff
 	hasty  bool // the next renewal follows at once
 }
 
 func (h *Holder) newPace() *pace {
-	return &pace{Timer: h.config.Clock.NewTimer(h.untilRenewal()), holder: h, pause: backoff(h.config.Timing)}
+	return &pace{timer: h.config.Clock.NewTimer(h.untilRenewal()), holder: h, pause: backoff(h.config.Timing)}
 }
 
 // hasten makes a renewal follow at once, or after the one under way.
 func (p *pace) hasten() {
 	if p.hasty = p.holder.swap != nil; !p.hasty {
-		p.Reset(0)
+		p.timer.Reset(0)
 	}
 }
 
 // next sets the timer after a renewal.
 func (p *pace) next(err error) {
 	if err != nil {
-		p.Reset(p.pause.Step())
+		p.timer.Reset(p.pause.Step())
 		return
 	}
 	p.pause = backoff(p.holder.config.Timing)
 	if p.hasty {
 		p.hasty = false
-		p.Reset(0)
+		p.timer.Reset(0)
 		return
 	}
-	p.Reset(p.holder.untilRenewal())
+	p.timer.Reset(p.holder.untilRenewal())
 }
 
 // untilRenewal counts from when the last renewal was sent, so that a slow API server does not slow
@@ -340,16 +340,9 @@ func (h *Holder) Release(ctx context.Context) error {
 	if h.swap != nil {
 		_ = h.endRenewal(h.join()) // OnRenewal or OnLost has the error
 	}
-	if err := h.Term.finish(); err != nil {
-		h.Term.DisarmKillTimer()
-		return err
-	}
-	h.config.OnFinish()
-	err := h.drain(ctx)
-	h.cutOff()
-	h.Term.close()
-	h.Term.DisarmKillTimer() // not before: a stopped process could send when it resumes
-	switch {
+	switch lost, err := h.finish(ctx); {
+	case lost != nil:
+		return lost
 	case errors.Is(err, lease.ErrTaken):
 		return nil
 	case err != nil:
@@ -374,6 +367,19 @@ func (h *Holder) Release(ctx context.Context) error {
 		timer := h.config.Clock.NewTimer(wait)
 		<-timer.C()
 	}
+}
+
+// finish ends the term, after its work has ended, and waits for guarded requests, see drain. lost is
+// the loss if that came first.
+func (h *Holder) finish(ctx context.Context) (lost, drained error) {
+	if lost = h.Term.finish(); lost == nil {
+		h.config.OnFinish()
+		drained = h.drain(ctx)
+		h.cutOff()
+		h.Term.close()
+	}
+	h.Term.DisarmKillTimer() // not before: a stopped process could send when it resumes
+	return lost, drained
 }
 
 // releasing is the change that ends the term.

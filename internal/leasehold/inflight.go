@@ -129,13 +129,6 @@ func (f *inflightRequest) end() {
 	f.cancel()
 }
 
-// over reports whether the term has ended, on either side.
-func (t *Term) over() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.state != held
-}
-
 // cancelRequests ends the guarded requests of a term that is over, and returns how many had no
 // answer.
 func (t *Term) cancelRequests() (unanswered int) {

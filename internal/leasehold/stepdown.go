@@ -43,17 +43,9 @@ func (h *Holder) vacate(ctx context.Context, err error) error {
 		h.config.Log.Warn("work ended with an error after the lease was lost", zap.Error(err))
 	}
 	h.abandon()
-	if err := h.Term.finish(); err != nil {
-		h.Term.DisarmKillTimer()
-		return err
-	}
-	h.config.OnFinish()
-	err = h.drain(ctx)
-	h.cutOff()
-	h.Term.close()
-	h.Term.DisarmKillTimer()
-	h.vacated = err == nil
-	return nil
+	lost, err := h.finish(ctx)
+	h.vacated = lost == nil && err == nil
+	return lost
 }
 
 // stepsDown reports whether ctx is that of the work of another lease that could not be renewed. The

@@ -29,21 +29,16 @@ type Store struct {
 	clock  clock.Clock
 	log    *zap.Logger
 
-	failures *kube.Failures     // by verb
-	refused  map[string]refusal // verbs that the API server does not permit, until it does
-	gap      time.Duration      // refusals farther apart are separate streaks
-	refusals int                // of watches, in a row; only Watch uses it
+	failures *kube.Failures // by verb
+	refused  *kube.Refusals // by verb
+	refusals int            // of watches, in a row; only Watch uses it
 }
-
-// refusal is a streak of requests that the API server did not permit: RBAC refused them, or it did not
-// accept the credentials.
-type refusal struct{ first, last clock.Reading }
 
 // NewStore returns the store of a Lease. Refusals at most gap apart are one streak.
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	return &Store{
 		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
-		failures: kube.NewFailures(c.Log, c.Clock), refused: map[string]refusal{}, gap: gap,
+		failures: kube.NewFailures(c.Log, c.Clock), refused: kube.NewRefusals(c.Clock, gap),
 	}
 }
 
@@ -89,12 +84,6 @@ func (s *Store) replacing(l *coordinationv1.Lease, base lease.Record) (
 	}
 }
 
-// The messages of requests that fail and are retried.
-const (
-	requestFailed   = "request failed, retrying"
-	requestSucceeds = "request succeeds again"
-)
-
 // ask sends one request, which ends with ctx.
 func (s *Store) ask(ctx context.Context, verb string, request func(context.Context) (*coordinationv1.Lease, error)) (
 	*coordinationv1.Lease, error,
@@ -115,7 +104,7 @@ func (s *Store) ask(ctx context.Context, verb string, request func(context.Conte
 
 // note handles the end of a request, and logs failures by verb.
 func (s *Store) note(ctx context.Context, verb string, l *coordinationv1.Lease, err error) (lease.Record, error) {
-	s.noteRefusal(verb, kube.AccessDenied(err), s.clock.Now())
+	s.refused.Note(verb, kube.AccessDenied(err))
 	if err == nil || !isLostRace(err) && !gaveUp(ctx) {
 		s.noteFailure(verb, err)
 	}
@@ -131,35 +120,18 @@ func gaveUp(ctx context.Context) bool {
 }
 
 func (s *Store) noteFailure(verb string, err error) {
-	s.failures.Note(verb, err, requestFailed, requestSucceeds, zap.String("verb", verb))
+	s.failures.Note(verb, err, "request failed, retrying", "request succeeds again", zap.String("verb", verb))
 }
 
-func (s *Store) noteRefusal(verb string, refused bool, now clock.Reading) {
-	r, known := s.refused[verb]
-	switch {
-	case !refused:
-		delete(s.refused, verb)
-		return
-	case !known || now.SinceAtLeast(r.last) > s.gap:
-		r.first = now
-	}
-	r.last = now
-	s.refused[verb] = r
-}
-
-// RefusedFor returns how long the API server has not permitted the verb of err; zero if err is
+// refusedFor returns how long the API server has not permitted the verb of err; zero if err is
 // another error.
-func (s *Store) RefusedFor(err error) time.Duration {
+func (s *Store) refusedFor(err error) time.Duration {
 	var failed *kube.RequestError
 	if !errors.As(err, &failed) || !kube.AccessDenied(failed.Err) {
 		return 0
 	}
-	r := s.refused[failed.Verb]
-	return r.last.SinceAtLeast(r.first)
+	return s.refused.Lasted(failed.Verb)
 }
-
-// Forgive forgets all refusals.
-func (s *Store) Forgive() { clear(s.refused) }
 
 // Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
 // version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call

@@ -67,8 +67,7 @@ func newTerm(c Config, guard *Guard, sent clock.Reading) *Term {
 	t.mu.Lock() // the timer must not fire before it is stored
 	t.timer = t.clock.AfterFunc(0, t.expire)
 	t.mu.Unlock()
-	t.armKillTimer()
-	t.recordTerm()
+	t.publishDeadline()
 	return t
 }
 
@@ -131,8 +130,7 @@ func (t *Term) extend(sent clock.Reading) {
 	}
 	t.mu.Unlock()
 	if extended {
-		t.armKillTimer()
-		t.recordTerm()
+		t.publishDeadline()
 	}
 }
 
@@ -248,20 +246,20 @@ type KillTimer interface {
 	Stop() error
 }
 
-// armKillTimer sets the kill timer to half a margin after the deadline. Only the renewing goroutine
-// calls it, so no earlier deadline replaces a later one.
-func (t *Term) armKillTimer() {
-	if t.kill == nil {
-		return
-	}
-	boot := process.SinceBoot() // first: a stop before the next line shortens the time
+// publishDeadline sets the kill timer to half a margin after the deadline, and records the deadline in
+// the ledger. Only the renewing goroutine calls it, so no earlier deadline replaces a later one.
+func (t *Term) publishDeadline() {
+	boot, booked := process.SinceBoot(), t.ledger.Now() // first: a stop before the next line shortens the time
 	now := t.clock.Now()
 	t.mu.Lock()
-	at := boot + t.left(now) + t.timing.Margin/2
+	left := t.left(now)
 	t.mu.Unlock()
-	if err := t.kill.SetAt(at); err != nil { // the earlier deadline, if any, remains
-		t.lose(fmt.Errorf("%w: %w", lease.ErrKillTimer, err), t.identity)
+	if t.kill != nil {
+		if err := t.kill.SetAt(boot + left + t.timing.Margin/2); err != nil { // the earlier deadline, if any, remains
+			t.lose(fmt.Errorf("%w: %w", lease.ErrKillTimer, err), t.identity)
+		}
 	}
+	t.ledger.Hold(t.began, booked+left, t.guard != nil && t.guard.Installed())
 }
 
 // DisarmKillTimer disarms the kill timer. No work of the term may be running.
@@ -280,13 +278,3 @@ func (noLedger) Free()                                   {}
 func (noLedger) Send()                                   {}
 func (noLedger) Answer(time.Duration)                    {}
 func (noLedger) Begin(uint64) (end func())               { return func() {} }
-
-// recordTerm records in the ledger until when the term lasts. Only the renewing goroutine calls it.
-func (t *Term) recordTerm() {
-	booked := t.ledger.Now() // first: a stop before the next line shortens the time
-	now := t.clock.Now()
-	t.mu.Lock()
-	left := t.left(now)
-	t.mu.Unlock()
-	t.ledger.Hold(t.began, booked+left, t.guard != nil && t.guard.Installed())
-}

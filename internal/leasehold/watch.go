@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
@@ -24,12 +25,7 @@ func (h *Holder) watchLease(ctx context.Context) {
 		case kube.RoleMissing(err):
 			delay = maxWatchBackoff
 		}
-		timer := h.config.Clock.NewTimer(delay)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		clock.SleepBy(ctx, h.config.Clock, delay)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 // podUID is the key of the extra user info that names the Pod to which a request's token is bound.
@@ -233,37 +235,31 @@ func (c PolicyConfig) withDefaults() PolicyConfig {
 
 // validate returns one error for each rule that c breaks. Defaults must be set.
 func (c PolicyConfig) validate() error {
-	var errs []error
-	check := func(field, value string, problems []string) {
-		for _, problem := range problems {
-			errs = append(errs, fmt.Errorf("admission: %s: %s (got %q)", field, problem, value))
-		}
-	}
-	check("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
-	check("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
+	review := kube.Review{Package: "admission"}
+	review.Value("Namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
+	review.Value("Name", c.Name, validation.IsDNS1123Subdomain(c.Name))
 	if len(c.ServiceAccounts) == 0 {
-		errs = append(errs, errors.New("admission: ServiceAccounts: must name at least one (got none)"))
+		review.Add(errors.New("ServiceAccounts: must name at least one (got none)"))
 	}
 	for i, account := range c.ServiceAccounts {
 		field := fmt.Sprintf("ServiceAccounts[%d]", i)
-		check(field+".Namespace", account.Namespace, validation.IsDNS1123Label(account.Namespace))
-		check(field+".Name", account.Name, validation.IsDNS1123Subdomain(account.Name))
+		review.Value(field+".Namespace", account.Namespace, validation.IsDNS1123Label(account.Namespace))
+		review.Value(field+".Name", account.Name, validation.IsDNS1123Subdomain(account.Name))
 	}
-	check("PolicyName", c.PolicyName, validation.IsDNS1123Subdomain(c.PolicyName))
+	review.Value("PolicyName", c.PolicyName, validation.IsDNS1123Subdomain(c.PolicyName))
 	if len(c.Rules) == 0 {
-		errs = append(errs, errors.New("admission: Rules: must be set with DenyWithoutLease, "+
-			"which denies them to all users (got none)"))
+		review.Add(errors.New("Rules: must be set with DenyWithoutLease, which denies them to all users (got none)"))
 	}
-	errs = append(errs, incomplete("Rules", c.Rules)...)
-	errs = append(errs, incomplete("Exempt", c.Exempt)...)
-	return errors.Join(errs...)
+	review.Add(incomplete("Rules", c.Rules)...)
+	review.Add(incomplete("Exempt", c.Exempt)...)
+	return review.Err()
 }
 
 func incomplete(field string, rules []admissionregistrationv1.NamedRuleWithOperations) []error {
 	var errs []error
 	for i, r := range rules {
 		if min(len(r.Operations), len(r.APIGroups), len(r.APIVersions), len(r.Resources)) == 0 {
-			errs = append(errs, fmt.Errorf("admission: %s[%d]: must have operations, API groups, API versions and "+
+			errs = append(errs, fmt.Errorf("%s[%d]: must have operations, API groups, API versions and "+
 				"resources (got %v)", field, i, r.RuleWithOperations))
 		}
 	}
