@@ -243,9 +243,11 @@ func (e *Elector) latest() *leasehold.Holder {
 }
 
 func (e *Elector) term(h *leasehold.Holder) Term {
+	first := h.First()
 	vacant, released := h.Vacant()
 	return Term{
-		Identity: e.config.Identity, LeaseUID: h.UID(), Transitions: h.Transitions(), Token: h.Token(),
+		Identity: e.config.Identity, LeaseUID: first.UID(), Transitions: first.Transitions(),
+		Token:  first.ResourceVersion(),
 		Vacant: vacant, Released: released,
 	}
 }
@@ -261,7 +263,7 @@ func (e *Elector) continued() *leasehold.Holder {
 }
 
 func (e *Elector) begin(h *leasehold.Holder) {
-	e.config.Logger.Info("started leading", zap.Int32("transitions", h.Transitions()))
+	e.config.Logger.Info("started leading", zap.Int32("transitions", h.First().Transitions()))
 	e.mu.Lock()
 	e.holder = h
 	e.mu.Unlock()

@@ -271,7 +271,7 @@ func (c *candidate) permanent(err error) bool {
 	case kube.RoleMissing(err):
 		return c.cluster.refusedFor(err) >= maxRefusal
 	case kube.Unauthorized(err):
-		return c.cluster.rejectedFor(err) >= maxRefusal
+		return c.cluster.refused.Lasted(credentials) >= maxRefusal
 	case isLostRace(err), errors.Is(err, errNoEffect):
 		return false
 	}

@@ -78,15 +78,6 @@ func (k *cluster) do(ctx context.Context, needs kube.Right, request func(context
 	return &kube.RequestError{Right: needs, Err: err}
 }
 
-// rejectedFor returns for how long the API server has not accepted the credentials; zero if err is
-// another error.
-func (k *cluster) rejectedFor(err error) time.Duration {
-	if !kube.Unauthorized(err) {
-		return 0
-	}
-	return k.refused.Lasted(credentials)
-}
-
 // write sends a request that changes something. The end of ctx does not cancel it at once.
 func (k *cluster) write(ctx context.Context, needs kube.Right, request func(context.Context) error) error {
 	bounded, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -34,15 +35,9 @@ const minMargin = 200 * time.Millisecond
 
 // WithDefaults returns t with defaults for its zero fields.
 func (t Timing) WithDefaults() Timing {
-	if t.Duration == 0 {
-		t.Duration = DefaultDuration
-	}
-	if t.Margin == 0 {
-		t.Margin = t.Duration / 5
-	}
-	if t.MissedRenewals == 0 {
-		t.MissedRenewals = DefaultMissedRenewals
-	}
+	t.Duration = cmp.Or(t.Duration, DefaultDuration)
+	t.Margin = cmp.Or(t.Margin, t.Duration/5)
+	t.MissedRenewals = cmp.Or(t.MissedRenewals, DefaultMissedRenewals)
 	return t
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 // Candidate waits until a lease is free and takes it. It sends no requests while it watches a
-// record that does not expire. Its methods exclude each other. It remembers its observation between
-// calls.
+// record that does not expire. Its methods other than Check exclude each other. It remembers its
+// observation between calls.
 type Candidate struct {
 	Guard   *Guard        // of the lease
 	Contact *kube.Contact // of the candidate and its holders
@@ -35,14 +35,14 @@ type Candidate struct {
 	store       *Store
 	observation lease.Observation
 	writes      lease.WriteLog // of the term that it last tried to begin
-	vacancy     vacancy
+	prior       lease.Record   // that it last tried to replace by a term
+	since       clock.Reading  // when prior was seen first
 	stamps      lease.Stamps
 	badge       *badge
 	client      kubernetes.Interface
-	witness     *Witness          // of Wait; nil outside of it
-	last        *Holder           // of the latest term
-	before      handover.Versions // what was written before the term that it last tried to begin
-	farLonger   time.Duration     // the last duration that was logged because it is so long
+	witness     *Witness      // of Wait; nil outside of it
+	last        *Holder       // of the latest term
+	farLonger   time.Duration // the last duration that was logged because it is so long
 
 	watchRefusedAt clock.Reading // when watching was last forbidden
 	watchBackoff   time.Duration // how long to wait from then, before asking again; zero if it is not forbidden
@@ -290,8 +290,7 @@ func (c *Candidate) take(ctx context.Context) (*Holder, error) {
 		return c.swap(ctx, r.Renewal)
 	case seen && wait <= 0:
 		c.writes.Forget() // an earlier attempt may still arrive
-		c.vacancy = vacancy{since: c.observation.Since(), known: r.Exists(), released: r.Released()}
-		c.before = c.writtenUntil(r)
+		c.prior, c.since = r, c.observation.Since()
 		return c.swap(ctx, func(stamp metav1.MicroTime) *coordinationv1.Lease {
 			l := r.Acquired(c.config.Lease, c.config.Identity, c.config.Timing.Duration, stamp)
 			return c.config.Variant.dressed(lease.WithAddress(l, c.config.Address), r, false)
@@ -361,24 +360,13 @@ func (c *Candidate) won(r lease.Record, now clock.Reading) *Holder {
 		return nil
 	}
 	h := c.newHolder()
-	h.vacant, h.succeeds = c.vacancy.until(now), c.vacancy.released
+	if h.succeeds = c.prior.Released(); c.prior.Exists() {
+		h.vacant = now.SinceAtLeast(c.since)
+	}
 	c.last = h
 	c.writes = lease.NewWriteLog(c.config.Process)
 	c.observation.Observe(r, now) // after a loss, the next term begins only when this record has expired
 	return h
-}
-
-// vacancy is the time before a term in which the lease was seen unchanged.
-type vacancy struct {
-	since           clock.Reading
-	known, released bool
-}
-
-func (v vacancy) until(now clock.Reading) time.Duration {
-	if !v.known {
-		return 0
-	}
-	return now.SinceAtLeast(v.since)
 }
 
 // errOvertaken means that a takeover has failed because the version to be replaced is gone.

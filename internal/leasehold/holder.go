@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -57,7 +56,7 @@ func (c *Candidate) newHolder() *Holder {
 		since: sent, writes: c.writes, first: c.writes.Standing(), recheck: make(chan struct{}, 1),
 	}
 	if c.config.NoteWrites {
-		h.Term.log = handover.NewLog(c.before)
+		h.Term.log = handover.NewLog(c.writtenUntil(c.prior))
 	}
 	c.Guard.term.Store(h.Term)
 	return h
@@ -81,20 +80,12 @@ func (h *Holder) release(r lease.Record, stamp metav1.MicroTime) *coordinationv1
 	return lease.WithWritten(l, h.written())
 }
 
-// First returns the version of the record that began the term.
+// First returns the version of the record that began the term. Its resourceVersion grows from term to
+// term.
 func (h *Holder) First() lease.Record { return h.first }
 
 // altered returns why r, whose spec may be ours, is no longer of this term.
 func (h *Holder) altered(r lease.Record) error { return h.config.Variant.whyAltered(h.first, r) }
-
-// Token returns the resourceVersion of the write that began the term. It grows from term to term.
-func (h *Holder) Token() string { return h.first.ResourceVersion() }
-
-// UID returns the UID of the Lease object.
-func (h *Holder) UID() types.UID { return h.first.UID() }
-
-// Transitions returns the number of earlier terms.
-func (h *Holder) Transitions() int32 { return h.first.Transitions() }
 
 // Vacant returns how long the last record was seen unchanged before this term, and whether it was a
 // release.

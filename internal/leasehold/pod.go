@@ -1,6 +1,7 @@
 package leasehold
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -30,9 +31,7 @@ func (p Pod) withDefaults() Pod {
 	if p.Name == "" {
 		p.Name, _ = os.Hostname()
 	}
-	if p.Log == "" {
-		p.Log = TerminationLog
-	}
+	p.Log = cmp.Or(p.Log, TerminationLog)
 	if p.UID == "" || p.Name == "" {
 		return Pod{}
 	}

@@ -65,7 +65,7 @@ func newTerm(c Config, guard *Guard, sent clock.Reading) *Term {
 	}
 	t.open.ledger = c.Ledger
 	t.mu.Lock() // the timer must not fire before it is stored
-	t.timer = t.clock.AfterFunc(0, t.expire)
+	t.timer = t.clock.AfterFunc(0, t.Expire)
 	t.mu.Unlock()
 	t.publishDeadline()
 	return t
@@ -107,9 +107,6 @@ func (t *Term) Ended() (loss *lease.LostError, ended bool) {
 	return t.loss, t.state != held
 }
 
-// Expire ends the term if it has reached its deadline and the timer is late.
-func (t *Term) Expire() { t.expire() }
-
 // begin registers the cancel function of the work, and reports whether the term is still valid.
 func (t *Term) begin(cancel context.CancelCauseFunc) bool {
 	now := t.clock.Now()
@@ -145,9 +142,9 @@ func (t *Term) fail(err error) {
 // released.
 func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
 
-// expire is called by the timer. It ends the term at its deadline, or else resets the timer. If the
+// Expire is called by the timer, and by others if that may be late. It ends the term at its deadline, or else resets the timer. If the
 // process was stopped after reading the clock, the timer would be late, so it checks again.
-func (t *Term) expire() {
+func (t *Term) Expire() {
 	for {
 		now := t.clock.Now()
 		t.mu.Lock()

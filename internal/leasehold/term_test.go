@@ -33,7 +33,7 @@ func TestWorkThatOutlivesItsTermHasLostIt(t *testing.T) {
 		require.ErrorIs(t, err, lease.ErrLost)
 		require.ErrorIs(t, err, lease.ErrDeadline)
 		assert.Len(t, losses, 1)
-		term.expire()
+		term.Expire()
 		assert.Len(t, losses, 1, "told once")
 		assert.Equal(t, err, term.finish())
 	})
