@@ -101,7 +101,8 @@ func (c *candidate) acquireProcessLock(ctx context.Context) bool {
 			c.config.log.Warn("cannot keep a second process of this Pod from leading by the same lock", zap.Error(err))
 			return true
 		}
-		c.cluster.sayOnce("waiting for another process of this Pod, or an earlier call in this process, that uses the lock")
+		c.cluster.sayOnce("waiting for another process of this Pod, or an earlier call in this process, " +
+			"that uses the lock")
 		clock.Sleep(ctx, lockPause)
 	}
 	return false
@@ -172,8 +173,8 @@ func (c *candidate) act(ctx context.Context, next step, v state) error {
 		c.config.log.Info("removing a lock whose owner does not lead", zap.String("pod", v.lock.owner.name),
 			zap.String("uid", string(v.lock.owner.uid)))
 		err := c.cluster.deleteLock(ctx, *v.lock)
-		if c.cluster.missing(err, "without the verb delete on "+c.cluster.kind+", a leader whose Pod has ended but is not deleted "+
-			"keeps its lock") {
+		if c.cluster.missing(err, "without the verb delete on "+c.cluster.kind+", a leader whose Pod has ended "+
+			"but is not deleted keeps its lock") {
 			c.abilities.noDelete = true
 			return nil
 		}

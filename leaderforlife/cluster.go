@@ -54,7 +54,8 @@ const credentials = ""
 
 func newCluster(c config) *cluster {
 	k := &cluster{
-		config: c, locks: objects[*corev1.ConfigMap]{c.client.CoreV1().ConfigMaps(c.namespace), configMapOf}, kind: "configmaps",
+		config: c,
+		locks:  objects[*corev1.ConfigMap]{c.client.CoreV1().ConfigMaps(c.namespace), configMapOf}, kind: "configmaps",
 		label: LeaderLabel(c.lock), refused: kube.NewRefusals(clock.System(), refusalGap), said: map[string]bool{},
 		failures: kube.NewFailures(c.log, clock.System()),
 	}

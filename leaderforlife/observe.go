@@ -124,8 +124,8 @@ func (c *candidate) checkContenders() (ownerOver bool, waiting []Waiting) {
 			ownerOver = ownerOver || owner
 			delete(c.owners, s.uid)
 			if s.gone && s.seen != nil && !s.ending && !ended(s.seen) {
-				c.cluster.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: assuming "+
-					"that it has ended", s.name, s.uid))
+				c.cluster.sayOnce(fmt.Sprintf("Pod %s with UID %s was deleted while it ran, at once or by force: "+
+					"assuming that it has ended", s.name, s.uid))
 			}
 			continue
 		}

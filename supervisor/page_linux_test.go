@@ -179,8 +179,8 @@ func TestWhatDoesNotFitIsAnError(t *testing.T) {
 	_, _, err := s.Client(&rest.Config{BearerToken: strings.Repeat("x", 1<<15)}).Open(lease.Claim{}, zap.NewNop())
 	assert.ErrorContains(t, err, "config: credentials must fit in")
 	for n := range len(p.slots) {
-		_, _, _ = s.Client(&rest.Config{}).Open(lease.Claim{Lease: types.NamespacedName{Name: strings.Repeat("x", n+1)}},
-			zap.NewNop())
+		name := types.NamespacedName{Name: strings.Repeat("x", n+1)}
+		_, _, _ = s.Client(&rest.Config{}).Open(lease.Claim{Lease: name}, zap.NewNop())
 	}
 	_, _, err = s.Client(&rest.Config{}).Open(lease.Claim{Lease: types.NamespacedName{Name: "one more"}}, zap.NewNop())
 	assert.EqualError(t, err, "supervisor: this process has more than 256 leases")

@@ -118,7 +118,8 @@ func (r Record) markedBy(annotation string) bool {
 // termSuffix is the end of a mark of this record's term. The holder precedes it and may contain
 // slashes.
 func (r Record) termSuffix() string {
-	suffix := ptr.Deref(r.object().Spec.AcquireTime, metav1.MicroTime{}).UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
+	acquired := ptr.Deref(r.object().Spec.AcquireTime, metav1.MicroTime{})
+	suffix := acquired.UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
 	return string(strconv.AppendInt(append(suffix, '/'), int64(r.Transitions()), 10))
 }
 

@@ -177,7 +177,7 @@ func New(client kubernetes.Interface, c Config) (*Candidate, error) {
 			Lease: c.Lease, Process: c.Process, Timing: c.Timing, MinUptime: c.Pod.MinUptime,
 		}, c.Log)
 		if err != nil {
-			return nil, fmt.Errorf("Supervisor: %w", err)
+			return nil, fmt.Errorf("Supervisor: %w", err) //nolint:staticcheck // the name of a field
 		}
 	}
 	candidate := newCandidate(client, c)

@@ -36,9 +36,10 @@ func whileDraining(t *testing.T, test func(s *sleeper, k *killer, released <-cha
 	synctest.Test(t, func(t *testing.T) {
 		s, k := &sleeper{Clock: clock.System()}, &killer{}
 		c := newCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: s, KillTimer: k,
-			Log:    zap.NewNop(),
-			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, OnFinish: func() {},
+			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: s,
+			KillTimer: k,
+			Log:       zap.NewNop(),
+			OnLost:    func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, OnFinish: func() {},
 		})
 		h, err := c.Try(t.Context())
 		require.NoError(t, err)
@@ -80,7 +81,8 @@ func TestSuspendedReleaseCutsRequestsSoonAfterItsDeadline(t *testing.T) {
 func TestReleaseEndsWhatIsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidate(fake.NewSimpleClientset(), Config{
-			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: clock.System(),
+			Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld,
+			Clock:  clock.System(),
 			Log:    zap.NewNop(),
 			OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, OnFinish: func() {},
 		})

@@ -25,7 +25,8 @@ func (h *Holder) healthy(ctx context.Context) error {
 	if health.check == nil || ctx.Err() != nil {
 		return nil
 	}
-	err := health.probe.Ask(ctx, h.config.Clock, min(h.config.Timing.RenewInterval(), h.Term.Remaining())/2, health.check)
+	longest := min(h.config.Timing.RenewInterval(), h.Term.Remaining()) / 2
+	err := health.probe.Ask(ctx, h.config.Clock, longest, health.check)
 	if ctx.Err() != nil {
 		return nil
 	}

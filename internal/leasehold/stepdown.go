@@ -24,7 +24,8 @@ func (h *Holder) stepDown() bool {
 	h.stepped = true
 	h.Term.mu.Lock()
 	cause := &lease.LostError{
-		Lease: h.Term.lease, Identity: h.Term.identity, Holder: h.Term.identity, RenewedAt: h.Term.sent.Wall, Err: lease.ErrSteppedDown,
+		Lease: h.Term.lease, Identity: h.Term.identity, Holder: h.Term.identity,
+		RenewedAt: h.Term.sent.Wall, Err: lease.ErrSteppedDown,
 	}
 	if h.Term.failing != nil {
 		cause.Err = fmt.Errorf("%w: %w", lease.ErrSteppedDown, h.Term.failing)

@@ -142,8 +142,9 @@ func (t *Term) fail(err error) {
 // released.
 func (t *Term) Forfeit(cause error) { t.lose(cause, t.identity) }
 
-// Expire is called by the timer, and by others if that may be late. It ends the term at its deadline, or else resets the timer. If the
-// process was stopped after reading the clock, the timer would be late, so it checks again.
+// Expire is called by the timer, and by others if that may be late. It ends the term at its deadline,
+// or else resets the timer. If the process was stopped after reading the clock, the timer would be
+// late, so it checks again.
 func (t *Term) Expire() {
 	for {
 		now := t.clock.Now()

@@ -61,7 +61,8 @@ func TestOlderEventsAreNoLoss(t *testing.T) {
 				writes.Record(mine, system.Now())
 				require.True(t, writes.Match(version(mine, "7", nil)))
 				candidate := newCandidate(fake.NewClientset(), Config{
-					Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld, Clock: system,
+					Lease: name, Identity: "a", Timing: lease.Timing{}.WithDefaults(), NotHeld: errNotHeld,
+					Clock:  system,
 					OnLost: func(*lease.LostError) {}, OnHolder: func(lease.Record) {}, Log: zap.NewNop(),
 				})
 				candidate.writes = writes
