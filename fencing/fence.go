@@ -243,18 +243,9 @@ func (f *fence) gate(ctx context.Context, in statemachine.Input, step statemachi
 	if d.Verdict == policy.Allow {
 		return step
 	}
-	answer := statemachine.Answer{Reason: d.Reason, Message: d.Message, After: d.After}
-	switch d.Verdict {
-	case policy.Wait:
-		answer.Verdict = statemachine.Postpone
-	case policy.Deny:
-		answer.Verdict = statemachine.Deny
-	default:
-		answer.Verdict = statemachine.Hold
-	}
-	in.Policy = statemachine.Policy{Admit: answer}
+	in.Policy = statemachine.Policy{Admit: &d}
 	if target.Switched || target.Act == policy.Commission {
-		in.Policy = statemachine.Policy{Continue: answer}
+		in.Policy = statemachine.Policy{Continue: &d}
 	}
 	return statemachine.Transition(in)
 }

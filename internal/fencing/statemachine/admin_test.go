@@ -12,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -295,7 +296,7 @@ func TestHumanRestartsAFenceThatWasGivenUp(t *testing.T) {
 // A fence that the policy holds can be restarted; one that continues in its incident cannot.
 func TestHumanRestartsAFenceThatIsHeld(t *testing.T) {
 	r := newRig(t, bmc())
-	r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Repeats"}
+	r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Repeats"}
 	r.until(statemachine.Held)
 	r.annotate(v1alpha1.AnnotationRestart, "1")
 	r.until(statemachine.IncidentReopened)

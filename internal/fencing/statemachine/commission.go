@@ -7,6 +7,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // openCommission begins an incident that is a commission, and fixes its configuration.
@@ -116,8 +117,8 @@ func (t transition) switchOffCommissioned(d *nodeplan.Device, level int32) Step 
 		return t.failCommission(CommissionFailed, why)
 	}
 	switch a := t.Policy.Continue; {
-	case a.Verdict == Allow:
-	case a.Verdict != Deny && a.After > 0: // for example after a crash, a process must observe first
+	case a == nil, a.Verdict == policy.Allow:
+	case a.Verdict != policy.Deny && a.After > 0: // for example after a crash, a process must observe first
 		return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
 	default: // an admin is present and can ask again
 		return t.failCommission(CommissionFailed, or(a.Message, a.Reason))

@@ -57,11 +57,11 @@ var commissionMutations = []mutation.Mutation{
 		New: "case before.power == \"none\":", Caught: "TestCommissionThatMayNotBegin",
 	},
 	{
-		Name: "the policy is not asked", File: "commission.go", Old: "	case a.Verdict == Allow:\n",
+		Name: "the policy is not asked", File: "commission.go", Old: "	case a == nil, a.Verdict == policy.Allow:\n",
 		New: "	case true:\n", Caught: "TestCommissionThatMayNotBegin",
 	},
 	{
-		Name: "a known time is not waited for", File: "commission.go", Old: "a.Verdict != Deny && a.After > 0",
+		Name: "a known time is not waited for", File: "commission.go", Old: "a.Verdict != policy.Deny && a.After > 0",
 		New: "false", Caught: "TestCommissionWaitsForAKnownTime",
 	},
 	{

@@ -13,6 +13,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -102,10 +103,10 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 		"the device reads off":      func(r *rig) { r.plugs["other"] = r.plugs["bmc"]; r.plugs["bmc"] = &plug{} },
 		"the device cannot be read": func(r *rig) { r.plugs["bmc"].silent = true },
 		"the policy does not allow it": func(r *rig) {
-			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Message: "storm"}
+			r.policy.Continue = &policy.Decision{Verdict: policy.Hold, Message: "storm"}
 		},
 		"the policy allows it later": func(r *rig) {
-			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Postpone, Message: "later"}
+			r.policy.Continue = &policy.Decision{Verdict: policy.Wait, Message: "later"}
 		},
 		"the configuration cannot be used": func(r *rig) { r.unresolved = "wrong" },
 		"no device is configured":          func(r *rig) { r.plan.PowerManagement = nil },
@@ -139,13 +140,13 @@ func TestCommissionThatMayNotBegin(t *testing.T) {
 // What stands in the way for a time that is known is waited for.
 func TestCommissionWaitsForAKnownTime(t *testing.T) {
 	r := newTrial(t, bmc())
-	r.policy.Continue = statemachine.Answer{
-		Verdict: statemachine.Hold, Reason: "OwnPartition", Message: "has to watch",
+	r.policy.Continue = &policy.Decision{
+		Verdict: policy.Hold, Reason: "OwnPartition", Message: "has to watch",
 		After: 20 * time.Second,
 	}
 	r.rest(time.Minute)
 	assert.Equal(t, "OwnPartition", r.status().Hold.Reason)
-	r.policy.Continue = statemachine.Answer{}
+	r.policy.Continue = nil
 	assert.Empty(t, r.ended().Commission.Failed)
 	assert.Nil(t, r.status().Hold)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 var (
@@ -193,7 +194,7 @@ func (c *scenario) input(s *State) Input {
 	}
 	in := Input{Fence: fence, Plan: c.plan(), Known: known, Dump: dump, Memory: m, Now: now}
 	if s.Hold {
-		in.Policy.Admit = Answer{Verdict: Hold, Reason: "Policy"}
+		in.Policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Policy"}
 	}
 	if s.Node == ndNotReady && s.Incident < c.incidents {
 		in.Trigger = failing

@@ -35,7 +35,7 @@ func (t transition) releaseDumpPods(n Node) Step {
 		})
 	case !t.heard(dumpWithin), n.Ready, n.BootID != t.s.BootID:
 		return nil
-	case t.Policy.Admit.Verdict != Allow, t.Policy.Continue.Verdict != Allow: // whichever applies
+	case t.allowed(t.Policy.Admit) != nil, t.allowed(t.Policy.Continue) != nil: // whichever applies
 		return nil
 	case t.s.DumpReleased == v1alpha1.ReleasedNo:
 		return t.write(DumpSeen, func(s *v1alpha1.Status) {

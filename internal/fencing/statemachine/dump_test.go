@@ -10,6 +10,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -175,10 +176,10 @@ func TestDumpDoesNotReleasePods(t *testing.T) {
 		"of a node that is Ready": func(r *rig) { r.shown = func(n *statemachine.Node) { n.Ready = true } },
 		"of another boot":         func(r *rig) { r.node.BootID = "another" },
 		"while the policy holds": func(r *rig) {
-			r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm"}
+			r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Storm"}
 		},
 		"while the policy holds what has begun": func(r *rig) {
-			r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Reason: "OwnPartition"}
+			r.policy.Continue = &policy.Decision{Verdict: policy.Hold, Reason: "OwnPartition"}
 		},
 		"once the machine was lost": func(r *rig) { r.node.Missing = true },
 		"once it was stopped":       func(r *rig) { r.annotate(v1alpha1.AnnotationStop, "hold") },

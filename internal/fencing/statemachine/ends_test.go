@@ -10,6 +10,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -41,8 +42,8 @@ func TestFenceThatWasGivenUpDoesNotShadowTheNext(t *testing.T) {
 		"the admin does not exclude it any more": {func(t *testing.T) *rig {
 			t.Helper()
 			r := newRig(t, bmc())
-			r.policy.Admit = statemachine.Answer{
-				Verdict: statemachine.Deny, Reason: "Excluded",
+			r.policy.Admit = &policy.Decision{
+				Verdict: policy.Deny, Reason: "Excluded",
 				Message: "node n is excluded",
 			}
 			r.phase(v1alpha1.PhaseGivenUp)
@@ -162,7 +163,7 @@ func TestHoldIsCurrent(t *testing.T) {
 		return writes
 	}
 	hold := func(message string) {
-		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "NotConfigured", Message: message}
+		r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "NotConfigured", Message: message}
 		r.rest(5 * time.Minute)
 	}
 	hold("device bmc: no answer for 10s")
@@ -216,7 +217,7 @@ func TestTroubleIsSaidUntilItIsOver(t *testing.T) {
 	r.pass(10 * time.Minute)
 	in := statemachine.Input{
 		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now,
-		Policy:  statemachine.Policy{Admit: statemachine.Answer{Verdict: statemachine.Hold, Reason: "Queue"}},
+		Policy:  statemachine.Policy{Admit: &policy.Decision{Verdict: policy.Hold, Reason: "Queue"}},
 		Trouble: statemachine.Trouble{Reason: "StepFails"},
 	}
 	for _, is := r.decide().(statemachine.Look); is; _, is = r.decide().(statemachine.Look) {

@@ -1,13 +1,12 @@
 package statemachine
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Input is everything that a decision depends on.
@@ -25,8 +24,7 @@ type Input struct {
 	// FenceReadyNodes allows taking the power of a Ready node if the condition that started the fence
 	// requires it.
 	FenceReadyNodes bool
-	// Policy has the present answers of the policy.
-	Policy Policy
+	Policy          Policy
 	// Trigger is the condition for which the node should be fenced now, or nil.
 	Trigger *v1alpha1.Trigger
 	// Dump is a time at or before the arrival of the last dump message from this node. Zero if this
@@ -44,33 +42,14 @@ type Input struct {
 // Trouble is what a record reports about a step that keeps failing.
 type Trouble struct{ Reason, Message string }
 
-// Policy has the answers of the policy about a fence.
+// Policy has the decisions of the policy about a fence. Nil means that the controller has not asked
+// yet; it does before it executes a step that needs the permission.
 type Policy struct {
 	// Admit applies until the first command to a device is recorded.
-	Admit Answer
+	Admit *policy.Decision
 	// Continue applies before every command that switches something off.
-	Continue Answer
+	Continue *policy.Decision
 }
-
-// Answer is an answer of the policy.
-type Answer struct {
-	Verdict Verdict
-	// Reason is a word in CamelCase, Message a sentence.
-	Reason, Message string
-	// After is when to ask again. Zero means when something has changed.
-	After time.Duration
-}
-
-// Verdict is what the policy allows.
-type Verdict string
-
-// The verdicts.
-const (
-	Allow    Verdict = ""     // continue
-	Postpone Verdict = "wait" // for a known time
-	Hold     Verdict = "hold" // until something changes
-	Deny     Verdict = "deny" // end this fence
-)
 
 // Node is a node as a [Look] found it.
 type Node struct {

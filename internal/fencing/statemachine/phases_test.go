@@ -12,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/proposal"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
@@ -106,8 +107,8 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 func TestPolicy(t *testing.T) {
 	t.Run("holds before the first command, and the record says why once", func(t *testing.T) {
 		r := newRig(t, bmc())
-		r.policy.Admit = statemachine.Answer{
-			Verdict: statemachine.Hold, Reason: "Storm",
+		r.policy.Admit = &policy.Decision{
+			Verdict: policy.Hold, Reason: "Storm",
 			Message: "half of the nodes are failing",
 		}
 		r.rest(time.Hour)
@@ -128,7 +129,7 @@ func TestPolicy(t *testing.T) {
 	t.Run("is asked again before a command", func(t *testing.T) {
 		r := newRig(t, bmc())
 		r.phase(v1alpha1.PhasePowering)
-		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Postpone, Reason: "Queue", After: time.Minute}
+		r.policy.Admit = &policy.Decision{Verdict: policy.Wait, Reason: "Queue", After: time.Minute}
 		r.rest(10 * time.Minute)
 		assert.Empty(t, r.plugs["bmc"].commands)
 		assert.Equal(t, time.Minute, r.steps[len(r.steps)-1].(statemachine.Wait).For)
@@ -136,20 +137,20 @@ func TestPolicy(t *testing.T) {
 	t.Run("admits only once", func(t *testing.T) {
 		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
 		r.until(statemachine.OffSeen)
-		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Hold, Reason: "Storm"}
+		r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Storm"}
 		r.until(statemachine.Verified)
 	})
 	t.Run("may hold between commands", func(t *testing.T) {
 		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
 		r.until(statemachine.OffSeen)
-		r.policy.Continue = statemachine.Answer{Verdict: statemachine.Hold, Reason: "OwnPartition"}
+		r.policy.Continue = &policy.Decision{Verdict: policy.Hold, Reason: "OwnPartition"}
 		r.rest(time.Hour)
 		assert.Empty(t, r.plugs["b"].commands)
 		assert.Equal(t, "OwnPartition", r.status().Hold.Reason)
 	})
 	t.Run("may end the fence", func(t *testing.T) {
 		r := newRig(t, bmc())
-		r.policy.Admit = statemachine.Answer{Verdict: statemachine.Deny, Reason: "Excluded"}
+		r.policy.Admit = &policy.Decision{Verdict: policy.Deny, Reason: "Excluded"}
 		r.phase(v1alpha1.PhaseGivenUp)
 		assert.Empty(t, r.plugs["bmc"].commands)
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
+	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
 // Maximum ages of what decisions rest on, and intervals.
@@ -254,11 +255,11 @@ func (t transition) returned(reason Reason, changes ...func(*v1alpha1.Status)) S
 }
 
 // allowed returns nil if the policy allows, otherwise a step.
-func (t transition) allowed(a Answer) Step {
-	switch a.Verdict {
-	case Allow:
+func (t transition) allowed(a *policy.Decision) Step {
+	switch {
+	case a == nil, a.Verdict == policy.Allow:
 		return nil
-	case Deny:
+	case a.Verdict == policy.Deny:
 		return t.abort(Denied, v1alpha1.AbortGaveUp, t.set(v1alpha1.ConditionDenied, or(a.Reason, "Policy"), a.Message))
 	}
 	return t.hold(or(a.Reason, "Policy"), a.Message, a.After)
