@@ -149,7 +149,8 @@ func (s *subject) checkStep(st step, methods nodeplan.Level) {
 		case st.step == recovery && m.Action == agent.ActionOff:
 			s.problem(st.at, "recovery must not switch anything off", m.Name)
 		case st.step == recovery && m.Name == nodeplan.MarkUnschedulable:
-			s.warning(st.at, "node stays unschedulable after it has recovered; did you mean "+nodeplan.MarkSchedulable+"?",
+			s.warning(st.at,
+				"node stays unschedulable after it has recovered; did you mean "+nodeplan.MarkSchedulable+"?",
 				m.Name)
 		case m.Name != nodeplan.DeleteNode:
 		case st.step != powerManagement || i < len(methods)-1:
