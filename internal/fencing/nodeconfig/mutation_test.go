@@ -100,8 +100,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "machines that are to stay off are switched on", File: "steps.go",
-		Old: "(m.Action != agent.ActionOn || st.step != powerManagement || s.plan.PowerOn != nodeplan.Never)",
-		New: "true",
+		Old:    "(m.Action != agent.ActionOn || st.step != powerManagement || s.plan.PowerOn != nodeplan.Never)",
+		New:    "true",
 		Caught: "TestMachineThatStaysOffHasNoOn",
 	},
 	{
