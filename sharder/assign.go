@@ -4,46 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
+// assigner works on the queued objects.
+type assigner struct {
+	objects  *objects
+	planner  *membership.Planner
+	queue    *queue
+	drains   *drains
+	families *families
+	suspects *suspects
+	undone   *repairs
+	unowned  *unowned
+}
+
 // work processes one object after another until ctx ends, with hanging even those whose last
 // attempt hung.
-func (s *session) work(ctx context.Context, hanging bool) {
+func (a *assigner) work(ctx context.Context, hanging bool) {
 	for {
-		i, o, slot := s.queue.take(ctx, hanging)
+		i, o, slot := a.queue.take(ctx, hanging)
 		if i == nil {
 			return
 		}
 		began := time.Now()
-		placed, err := s.attempt(ctx, i, o, slot)
+		placed, err := a.attempt(ctx, i, o, slot)
 		if errors.Is(err, errMoving) {
 			continue
 		}
 		i.hung = err != nil && time.Since(began) >= protocol.HangsAfter
-		s.finish(ctx, i, placed, err)
+		a.finish(ctx, i, placed, err)
 	}
 }
 
-// attempt does what an object needs. See [session.reconcile] for what it returns.
-func (s *session) attempt(ctx context.Context, i *item, o subject, slot bool) (placed bool, err error) {
-	ctx, end := s.queue.limit(ctx, i)
+// attempt does what an object needs. See [assigner.reconcile] for what it returns.
+func (a *assigner) attempt(ctx context.Context, i *item, o subject, slot bool) (placed bool, err error) {
+	ctx, end := a.queue.limit(ctx, i)
 	defer end()
-	if i.Resource < len(s.resources) {
-		placed, err = s.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
+	if a.objects.isRoot(i.Resource) {
+		placed, err = a.reconcile(ctx, i, versionOf[protocol.Root](o), slot)
 	} else {
-		placed, err = true, s.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
+		placed, err = true, a.assignChild(ctx, i.Ref, versionOf[protocol.Child](o))
 	}
 	if err != nil && !errors.Is(err, errMoving) && errors.Is(context.Cause(ctx), errGivenUp) {
 		err = fmt.Errorf("%w: %w", errGivenUp, err)
@@ -52,36 +63,36 @@ func (s *session) attempt(ctx context.Context, i *item, o subject, slot bool) (p
 }
 
 // finish ends the work on an object.
-func (s *session) finish(ctx context.Context, i *item, placed bool, err error) {
+func (a *assigner) finish(ctx context.Context, i *item, placed bool, err error) {
 	var held heldError
 	switch {
 	case ctx.Err() != nil:
-		s.queue.done(i, false)
+		a.queue.done(i, false)
 		return
 	case err == nil:
 		if placed {
-			s.unowned.see(i.Ref, "", "", time.Now())
+			a.unowned.see(i.Ref, "", "", time.Now())
 		}
-		s.queue.done(i, placed)
+		a.queue.done(i, placed)
 	case errors.As(err, &held):
-		if !s.queue.hold(i, held) {
-			notify(s.unsettle) // a scan will find it
+		if !a.queue.hold(i, held) {
+			notify(a.queue.unsettled) // a scan will find it
 		}
 	case errors.Is(err, errRootless):
-		s.queue.retry(i, time.Now()) // or a scan will find it
+		a.queue.retry(i, time.Now()) // or a scan will find it
 	default:
-		if !errors.Is(err, errReplanned) && !errors.Is(err, errOutlived) {
-			s.note(ctx, i, err)
+		if !errors.Is(err, errReplanned) && !errors.Is(err, membership.ErrOutlived) {
+			a.objects.note(ctx, i, err)
 		}
 		now := time.Now()
 		if errors.Is(err, errGivenUp) {
-			now = now.Add(requestTimeout) // until then the API server may carry the last patch out
+			now = now.Add(kube.RequestTimeout) // until then the API server may carry the last patch out
 		}
-		if !s.queue.retry(i, now) {
-			notify(s.unsettle) // a scan will find it
+		if !a.queue.retry(i, now) {
+			notify(a.queue.unsettled) // a scan will find it
 		}
 	}
-	notify(s.progress)
+	notify(a.queue.progress)
 }
 
 // versionOf returns the subject's version as a T, or nil if none is known.
@@ -101,17 +112,17 @@ var errContended = errors.New("others change it again and again")
 // last known version of the root, or nil. reserved means that a drain slot is taken for it. After
 // an error the root must be read and reconciled again. After errMoving, the goroutine that moves
 // its family finishes the item.
-func (s *session) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
+func (a *assigner) reconcile(ctx context.Context, i *item, o *protocol.Root, reserved bool) (placed bool, err error) {
 	r, drained, current := i.Ref, false, false
 	defer func() {
 		if reserved {
-			s.drains.patched(r, drained)
+			a.drains.patched(r, drained)
 		}
 	}()
 	contended := errContended
 	for range attempts {
 		if o == nil {
-			if o, err = s.read(ctx, r); err != nil {
+			if o, err = a.objects.read(ctx, r); err != nil {
 				return false, err
 			}
 			current = true
@@ -119,17 +130,17 @@ func (s *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 				return true, nil
 			}
 		}
-		p := s.plan.Load()
+		p := a.planner.Current()
 		if p == nil {
 			return false, nil
 		}
-		sit, d, err := s.leases.resolve(ctx, *o, p)
-		if err == nil && !sit.Recorded && sit.Stalls(d) && s.unwritten(ctx, *o) {
-			if sit, d, err = s.firstOwner(sit, d, p); err != nil {
+		sit, d, err := a.planner.Shards.Resolve(ctx, *o, p)
+		if err == nil && !sit.Recorded && sit.Stalls(d) && a.unwritten(ctx, *o) {
+			if sit, d, err = a.planner.FirstOwner(sit, d, p); err != nil {
 				return false, err
 			}
 		}
-		s.unowned.see(r, o.UID, sit.Vacancy(), time.Now())
+		a.unowned.see(r, o.UID, sit.Vacancy(), time.Now())
 		switch {
 		case err != nil:
 			return false, err
@@ -138,53 +149,53 @@ func (s *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 		case d.Verb == protocol.Await:
 			return false, nil
 		case d.Verb == protocol.Hold, d.Verb == protocol.Reread:
-			s.hold(d)
+			a.planner.Shards.Ask(d.About)
+			notify(a.queue.unsettled)
 			return false, nil
 		}
 		if isRepair(*o, d) {
-			if err := s.awaitRepair(r, o.UID); err != nil {
+			if err := a.undone.await(r, o.UID); err != nil {
 				return false, err
 			}
 		}
 		if d.Drain && !o.Drain && !reserved {
-			if !s.drains.reserve(ctx, r, d.Label, time.Now(), false) {
-				notify(s.unsettle) // a scan waits until there is a slot
+			if !a.drains.reserve(ctx, r, d.Label, time.Now(), false) {
+				notify(a.queue.unsettled) // a scan waits until there is a slot
 				return false, nil
 			}
 			reserved = true
 		}
 		if d.Verb == protocol.Assign && sit.Recorded {
-			if d, err = s.judge(sit, d); err != nil {
+			if d, err = a.suspects.judge(sit, d); err != nil {
 				return false, err
 			}
 		}
 		if d.Verb == protocol.Assign {
-			if err := s.marks[r.Resource].RoomFor(*o, *d.Record); err != nil {
-				s.unowned.see(r, o.UID, err.Error(), time.Now())
+			if err := a.objects.marks[r.Resource].RoomFor(*o, *d.Record); err != nil {
+				a.unowned.see(r, o.UID, err.Error(), time.Now())
 				return false, err
 			}
 		}
-		if d.MovesChildren() && len(s.graph.ChildResources[r.Resource]) > 0 {
-			floor, known := s.floorOf(sit, d)
+		if d.MovesChildren() && len(a.objects.graph.ChildResources[r.Resource]) > 0 {
+			floor, known := a.floorOf(sit, d)
 			if !known {
-				s.outsiders.Store(newOutsiders()) // before the list
-				s.queue.leave(i)
-				s.moves.add(&move{
+				a.queue.leave(i)
+				a.families.add(&move{
 					item: i, root: *o, decision: d, origin: sit.Origin(), plan: p, current: current,
 				})
 				return false, errMoving
 			}
 			d.Record.ChildFloor = floor
 		}
-		switch err := s.patch(ctx, *o, d); {
+		switch err := a.patch(ctx, *o, d); {
 		case err == nil:
 			drained, i.wrote = d.Drain, true
 			if d.Verb == protocol.Annul {
-				s.log(r).Warn("owner record ignored: it names an epoch that never existed",
+				a.objects.log(r).Warn("owner record ignored: it names an epoch that never existed",
 					zap.String("shard", d.Record.Shard), zap.Int64("epoch", d.Record.Epoch))
 			}
 			return d.Placed(), nil
-		case s.absent(r, err):
+		case a.objects.absent(r, err):
 			return true, nil
 		case protocol.IsOutdated(err):
 			o, contended = nil, fmt.Errorf("%w: %w", errContended, err)
@@ -195,38 +206,17 @@ func (s *session) reconcile(ctx context.Context, i *item, o *protocol.Root, rese
 	return false, contended
 }
 
-// errOutlived means that the owner of a new object does not renew its Lease.
-var errOutlived = errors.New("it waits for a plan without a shard that does not renew its Lease")
-
-// firstOwner returns the decision about an object that never had an owner. No shard that may be dead is
-// asked.
-func (s *session) firstOwner(sit protocol.Situation, d protocol.Decision, p *plan) (
-	protocol.Situation, protocol.Decision, error,
-) {
-	owner, ok := s.leases.living(p, sit.Hash)
-	if ok {
-		sit, d = sit.First(owner)
-		return sit, d, nil
-	}
-	if len(s.leases.renewing(p.members)) == 0 {
-		return sit, d, nil
-	}
-	s.outlived.Store(true)
-	notify(s.changed)
-	return sit, d, errOutlived
-}
-
 // unwritten proves that an object was not written since it was created, because it does not exist
 // at the version before its own. So it never had a record, and no shard may work on it. It returns
 // false without the proof, as when the API server has compacted that version.
-func (s *session) unwritten(ctx context.Context, o protocol.Root) bool {
+func (a *assigner) unwritten(ctx context.Context, o protocol.Root) bool {
 	version, err := strconv.ParseUint(o.Version, 10, 64)
 	if err != nil || version < 2 {
 		return false
 	}
 	before := strconv.FormatUint(version-1, 10)
-	list, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
-		return s.client(o.Resource, o.Namespace).List(ctx, metav1.ListOptions{
+	list, err := kube.Bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		return a.objects.of(o.Resource, o.Namespace).List(ctx, metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, o.Name).String(),
 			ResourceVersion: before, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		})
@@ -247,136 +237,32 @@ func (s *session) unwritten(ctx context.Context, o protocol.Root) bool {
 // That there were no others before requires three things: the root's resource has no Selector, so
 // that the root cannot have been outside of the ring when its children were created; all children
 // that existed before this session were listed; no move of the root ended halfway.
-func (s *session) floorOf(sit protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
-	if d.Verb != protocol.Assign || sit.Recorded || sit.Origin().Any || !s.resources[sit.Resource].Selector.Empty() ||
-		s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root) {
+func (a *assigner) floorOf(sit protocol.Situation, d protocol.Decision) (floor map[string]string, known bool) {
+	if d.Verb != protocol.Assign || sit.Recorded || sit.Origin().Any ||
+		!a.objects.roots[sit.Resource].Selector.Empty() ||
+		a.families.inDoubt(sit.Ref) || a.unsurveyed(sit.Root) {
 		return nil, false
 	}
 	floor = map[string]string{}
-	for _, i := range s.graph.ChildResources[sit.Resource] {
-		floor[s.graph.All[i].GVR.GroupResource().String()] = s.floors.floor(holding{d.Label, i})
+	for _, i := range a.objects.graph.ChildResources[sit.Resource] {
+		floor[a.objects.graph.All[i].GVR.GroupResource().String()] = a.families.floor(holding{d.Label, i})
 	}
 	return floor, true
 }
 
-// get reads an object. It returns nil if the object does not exist.
-func (s *session) get(ctx context.Context, r protocol.Ref) (*metav1.PartialObjectMetadata, error) {
-	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return s.client(r.Resource, r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+// unsurveyed reports whether children of the root may be with any shard, unknown to this session.
+func (a *assigner) unsurveyed(r protocol.Root) bool {
+	return slices.ContainsFunc(a.objects.graph.ChildResources[r.Resource], func(i int) bool {
+		return !a.families.knows(a.objects.placeOf(i, r.Namespace))
 	})
-	switch {
-	case s.absent(r, err):
-		return nil, nil
-	case err != nil:
-		return nil, s.failed("get", r, err)
-	}
-	return o, nil
-}
-
-// absent reports whether err means that an object does not exist.
-func (s *session) absent(r protocol.Ref, err error) bool {
-	return kube.Absent(err, s.graph.All[r.Resource].GVR.GroupResource(), r.Name)
-}
-
-// read returns the current root. It returns nil if the object does not exist or is not distributed.
-func (s *session) read(ctx context.Context, r protocol.Ref) (*protocol.Root, error) {
-	o, err := s.get(ctx, r)
-	if o == nil {
-		return nil, err
-	}
-	v, ok := s.rootOf(r.Resource, o)
-	if !ok || !s.resources[r.Resource].Selector.Matches(labels.Set(o.Labels)) {
-		return nil, nil
-	}
-	return &v, nil
 }
 
 // patch carries out a decision, unless the root has changed since.
-func (s *session) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
-	_, err := s.send(ctx, o.Ref, d.Verb, d.Label,
-		s.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
+func (a *assigner) patch(ctx context.Context, o protocol.Root, d protocol.Decision) error {
+	_, err := a.objects.send(ctx, o.Ref, d.Verb, d.Label,
+		a.objects.marks[o.Resource].MergePatch(o.UID, o.Version, d.Label, d.Drain, d.Record, o.Foreign...))
 	if err == nil && isRepair(o, d) {
-		s.repairs.repaired(o.Ref, o.UID, time.Now())
+		a.undone.repaired(o.Ref, o.UID, time.Now())
 	}
 	return err
-}
-
-// send sends a patch that sets the shard label of an object, and returns the new version.
-func (s *session) send(ctx context.Context, r protocol.Ref, v protocol.Verb, shard string,
-	patch []byte,
-) (version string, err error) {
-	began := time.Now()
-	o, err := s.merge(ctx, r, patch)
-	over := ctx.Err() != nil && !errors.Is(context.Cause(ctx), errGivenUp)
-	if s.config.Hooks.OnPatch != nil && !over {
-		s.config.Hooks.OnPatch(Patch{
-			Object: s.objectRef(r), Verb: string(v), Shard: shard, Latency: time.Since(began),
-			Err: err,
-		})
-	}
-	if err != nil {
-		return "", s.failed("patch", r, err)
-	}
-	return o.ResourceVersion, nil
-}
-
-// merge sends a merge patch.
-func (s *session) merge(ctx context.Context, r protocol.Ref, patch []byte) (*metav1.PartialObjectMetadata, error) {
-	o, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return s.client(r.Resource, r.Namespace).Patch(s.throttle.watch(ctx), r.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: protocol.FieldManager})
-	})
-	if err == nil {
-		err = protocol.Applied(patch, o)
-	}
-	return o, err
-}
-
-// failed adds the request to an error.
-func (s *session) failed(verb string, r protocol.Ref, err error) error {
-	of := s.graph.All[r.Resource]
-	needs := kube.Right{
-		Verb: verb, Resource: of.GVR.GroupResource(), Namespace: of.WatchedNamespace(r.Namespace), Name: r.Name,
-	}
-	object := fmt.Sprintf("%s %s/%s", needs.Resource, r.Namespace, r.Name)
-	return &kube.RequestError{Right: needs, Object: object, Err: err}
-}
-
-func (s *session) log(r protocol.Ref) *zap.Logger {
-	return s.config.Logger.With(zap.Stringer("resource", s.graph.All[r.Resource].GVR.GroupResource()),
-		zap.String("namespace", r.Namespace), zap.String("name", r.Name))
-}
-
-// note logs a failure, once for each object and cause.
-func (s *session) note(ctx context.Context, i *item, err error) {
-	level := warning(ctx, err)
-	if said := err.Error(); said != i.said && s.notes.admit(time.Now()) {
-		i.said = said
-		s.log(i.Ref).Log(level, "object update failed, retrying", zap.Error(err))
-	}
-}
-
-const (
-	// noteInterval is the time in which at most maxNotes failures are logged. There may be
-	// thousands.
-	noteInterval = 10 * time.Second
-	maxNotes     = 5
-)
-
-// notes limits what is logged.
-type notes struct {
-	mu    sync.Mutex
-	began time.Time
-	count int
-}
-
-// admit reports whether a failure may be logged now.
-func (n *notes) admit(now time.Time) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if now.Sub(n.began) >= noteInterval {
-		n.began, n.count = now, 0
-	}
-	n.count++
-	return n.count <= maxNotes
 }

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -99,28 +100,38 @@ type Config struct {
 const minLeaseDuration = 3 * time.Second
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.TokensPerShard, ring.DefaultTokens)
-	setDefault(&c.Concurrency, 16)
-	setDefault(&c.MaxDrains, 500)
-	setDefault(&c.PageSize, 500)
-	setDefault(&c.ScanInterval, 5*time.Minute)
-	setDefault(&c.LeaseDuration, 15*time.Second)
-	setDefault(&c.GCPeriod, time.Hour)
-	setDefault(&c.OverdueAfter, time.Minute)
-	setDefault(&c.UnownedAfter, time.Minute)
-	if c.Logger == nil {
-		c.Logger = zap.NewNop()
-	}
-	if c.clock == nil {
-		c.clock = clock.System()
-	}
+	c.TokensPerShard = cmp.Or(c.TokensPerShard, ring.DefaultTokens)
+	c.Concurrency = cmp.Or(c.Concurrency, 16)
+	c.MaxDrains = cmp.Or(c.MaxDrains, 500)
+	c.PageSize = cmp.Or(c.PageSize, 500)
+	c.ScanInterval = cmp.Or(c.ScanInterval, 5*time.Minute)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 15*time.Second)
+	c.GCPeriod = cmp.Or(c.GCPeriod, time.Hour)
+	c.OverdueAfter = cmp.Or(c.OverdueAfter, time.Minute)
+	c.UnownedAfter = cmp.Or(c.UnownedAfter, time.Minute)
+	c.Logger = cmp.Or(c.Logger, zap.NewNop())
+	c.clock = cmp.Or(c.clock, clock.System())
+	h := &c.Hooks
+	setHook(&h.OnMembership)
+	setHook(&h.OnPatch)
+	setHook(&h.OnScan)
+	setHook(&h.OnSettled)
+	setHook(&h.OnOverdue)
+	setHook(&h.OnUnowned)
+	setHook(&h.OnHeldBack)
+	setHook(&h.OnUndone)
+	setHook(&h.OnTaken)
+	setHook(&h.OnCollected)
+	setHook(&h.OnStorm)
+	setHook(&h.OnResource)
+	setHook(&h.OnThrottled)
 	return c
 }
 
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
+// setHook makes sure that a hook can be called.
+func setHook[T any](hook *func(T)) {
+	if *hook == nil {
+		*hook = func(T) {}
 	}
 }
 

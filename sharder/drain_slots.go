@@ -5,6 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
@@ -14,9 +17,10 @@ import (
 type drains struct {
 	limit int
 
-	mu      sync.Mutex
-	changed *sync.Cond // of mu: a slot is free, or a context has ended
-	open    map[protocol.Ref]*drainage
+	freed chan struct{} // a slot is free
+
+	mu   sync.Mutex
+	open map[protocol.Ref]*drainage // guarded by mu
 }
 
 // drainage is one object that is drained, or about to be.
@@ -30,39 +34,39 @@ type drainage struct {
 }
 
 func newDrains(limit int) *drains {
-	d := &drains{limit: limit, open: map[protocol.Ref]*drainage{}}
-	d.changed = sync.NewCond(&d.mu)
-	return d
+	return &drains{limit: limit, freed: make(chan struct{}, 1), open: map[protocol.Ref]*drainage{}}
 }
 
 // reserve takes a slot for an object and reports whether it has one. With wait, it waits for a free
-// slot until ctx ends.
+// slot until ctx ends; one goroutine at a time may do so.
 func (d *drains) reserve(ctx context.Context, r protocol.Ref, shard string, now time.Time, wait bool) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	watched := false
 	for ctx.Err() == nil {
-		if _, ok := d.open[r]; ok {
-			return true
-		}
-		if len(d.open) < d.limit {
-			d.open[r] = &drainage{since: now, shard: shard, patching: true}
+		if d.take(r, shard, now) {
 			return true
 		}
 		if !wait {
 			return false
 		}
-		if !watched {
-			watched = true
-			defer context.AfterFunc(ctx, func() {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				d.changed.Broadcast()
-			})()
+		select {
+		case <-ctx.Done():
+		case <-d.freed:
 		}
-		d.changed.Wait()
 	}
 	return false
+}
+
+// take takes a slot if there is one.
+func (d *drains) take(r protocol.Ref, shard string, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.open[r]; ok {
+		return true
+	}
+	if len(d.open) >= d.limit {
+		return false
+	}
+	d.open[r] = &drainage{since: now, shard: shard, patching: true}
+	return true
 }
 
 // patched records how the patch for a slot ended. done means that it certainly set the drain label.
@@ -121,7 +125,7 @@ func (d *drains) relist(resource int, namespace string, listed map[protocol.Ref]
 // remove frees a slot. The caller holds mu.
 func (d *drains) remove(r protocol.Ref) {
 	delete(d.open, r)
-	d.changed.Broadcast()
+	notify(d.freed)
 }
 
 // len returns the number of slots taken.
@@ -143,4 +147,16 @@ func (d *drains) overdue(before time.Time) map[protocol.Ref]drainage {
 		}
 	}
 	return late
+}
+
+// reportOverdue reports objects that their shards have not let go of in time.
+func (d *drains) reportOverdue(ctx context.Context, objects *objects) {
+	c := objects.config
+	for clock.Sleep(ctx, max(c.OverdueAfter/4, time.Second)) {
+		for r, o := range d.overdue(time.Now().Add(-c.OverdueAfter)) {
+			objects.log(r).Warn("a shard does not let go of an object", zap.String("shard", o.shard),
+				zap.Time("since", o.since))
+			c.Hooks.OnOverdue(Overdue{objects.ref(r), o.shard, o.since})
+		}
+	}
 }

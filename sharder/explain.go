@@ -8,12 +8,12 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/bellwether-k8s/bellwether/internal/kube"
-	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // Explanation shows where an object is, where it belongs, and what a sharder does about it.
@@ -48,35 +48,35 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 	if err != nil {
 		return Explanation{}, err
 	}
-	index := slices.IndexFunc(e.graph.All,
+	index := slices.IndexFunc(e.objects.graph.All,
 		func(r protocol.Resource) bool { return r.GVR.GroupResource() == object.GVR.GroupResource() })
 	if index < 0 {
 		return Explanation{}, fmt.Errorf("sharder: Resource %s is not in the ring", object.GVR.GroupResource())
 	}
 	at := protocol.Ref{Resource: index, Namespace: object.Namespace, Name: object.Name}
-	o, err := e.client(index, at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
+	o, err := e.objects.of(index, at.Namespace).Get(ctx, at.Name, metav1.GetOptions{})
 	if err != nil {
-		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", at, err))
+		return Explanation{}, fmt.Errorf("sharder: %w", e.objects.failed("get", at, err))
 	}
-	if index < len(e.resources) {
+	if e.objects.isRoot(index) {
 		return e.explain(ctx, p, at, o)
 	}
-	c, ok := e.childOf(index, o)
+	c, ok := e.objects.childOf(index, o)
 	if !ok {
 		return Explanation{
-			Object: object, Label: e.keys.ShardOf(o), Verb: string(protocol.Keep),
+			Object: object, Label: e.objects.keys.ShardOf(o), Verb: string(protocol.Keep),
 			Why: "no object of the ring controls it",
 		}, nil
 	}
-	root, err := e.client(c.Root.Resource, c.Root.Namespace).Get(ctx, c.Root.Name, metav1.GetOptions{})
+	root, err := e.objects.of(c.Root.Resource, c.Root.Namespace).Get(ctx, c.Root.Name, metav1.GetOptions{})
 	switch {
-	case e.absent(c.Root, err), err == nil && root.UID != c.RootUID:
+	case e.objects.absent(c.Root, err), err == nil && root.UID != c.RootUID:
 		return Explanation{
-			Object: object, Root: e.objectRef(c.Root), Label: c.Label, Verb: string(protocol.Keep),
+			Object: object, Root: e.objects.ref(c.Root), Label: c.Label, Verb: string(protocol.Keep),
 			Why: "the object that controls it is gone",
 		}, nil
 	case err != nil:
-		return Explanation{}, fmt.Errorf("sharder: %w", e.failed("get", c.Root, err))
+		return Explanation{}, fmt.Errorf("sharder: %w", e.objects.failed("get", c.Root, err))
 	}
 	x, err := e.explain(ctx, p, c.Root, root)
 	x.Object, x.Label = object, c.Label
@@ -92,19 +92,19 @@ func (s *Sharder) Explain(ctx context.Context, object api.ObjectRef) (Explanatio
 }
 
 // explain explains why a root is where it is.
-func (s *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *metav1.PartialObjectMetadata) (Explanation,
-	error,
-) {
+func (s *session) explain(ctx context.Context, p *membership.Plan, at protocol.Ref,
+	o *metav1.PartialObjectMetadata,
+) (Explanation, error) {
 	index := at.Resource
-	v, ok := s.rootOf(index, o)
-	x := Explanation{Object: s.objectRef(at), Root: s.objectRef(at), Label: v.Label, Draining: v.Drain}
+	v, ok := s.objects.rootOf(index, o)
+	x := Explanation{Object: s.objects.ref(at), Root: s.objects.ref(at), Label: v.Label, Draining: v.Drain}
 	if v.Recorded {
 		x.Owner, x.Free = v.Record.Shard, v.Record.State == protocol.StateFree
 		for _, t := range v.Record.Left {
 			x.Left = append(x.Left, t.Shard)
 		}
 	}
-	if !ok || !s.resources[index].Selector.Matches(labels.Set(o.Labels)) {
+	if !ok || !s.objects.selects(index, o) {
 		x.Verb, x.Why = string(protocol.Keep), "it is not selected by the ring"
 		return x, nil
 	}
@@ -112,11 +112,11 @@ func (s *session) explain(ctx context.Context, p *plan, at protocol.Ref, o *meta
 		x.Verb, x.Why = string(protocol.Hold), "there is no shard"
 		return x, nil
 	}
-	sit, d, err := s.leases.resolve(ctx, v, p)
+	sit, d, err := s.planner.Shards.Resolve(ctx, v, p)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("sharder: %w", err)
 	}
-	x.Target, x.Verb, x.Why = p.target(v.Hash).Shard, string(d.Verb), d.Why()
+	x.Target, x.Verb, x.Why = p.Target(v.Hash).Shard, string(d.Verb), d.Why()
 	if d.Verb == protocol.Assign && sit.HeldBack() {
 		x.Verb, x.Why = string(protocol.Hold), sit.Vacancy()
 	}
@@ -151,14 +151,14 @@ func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 	if p == nil {
 		return Forecast{}, errors.New("sharder: there is no shard")
 	}
-	f := Forecast{Members: p.members.Names()}
+	f := Forecast{Members: p.Members.Names()}
 	moves := map[Move]int{}
-	for i := range e.resources {
-		for _, src := range e.sources(i, e.resources[i].Selector) {
+	for i := range e.objects.roots {
+		for _, src := range e.objects.sources(i, e.objects.roots[i].Selector) {
 			_, err := src.pages(ctx, func(o *metav1.PartialObjectMetadata) bool {
-				if v, ok := e.rootOf(i, o); ok {
+				if v, ok := e.objects.rootOf(i, o); ok {
 					f.Objects++
-					moves[Move{From: v.Label, To: p.target(v.Hash).Shard}]++
+					moves[Move{From: v.Label, To: p.Target(v.Hash).Shard}]++
 				}
 				return ctx.Err() == nil
 			})
@@ -179,37 +179,65 @@ func (s *Sharder) Plan(ctx context.Context) (Forecast, error) {
 
 // observe returns the running session, or one made from the API server's state. The plan is nil if
 // there are no members.
-func (s *Sharder) observe(ctx context.Context) (*session, *plan, error) {
-	s.mu.Lock()
-	running := s.session
-	s.mu.Unlock()
-	if running != nil {
-		return running, running.plan.Load(), nil
+func (s *Sharder) observe(ctx context.Context) (*session, *membership.Plan, error) {
+	if running := s.session.Load(); running != nil {
+		return running, running.planner.Current(), nil
 	}
 	tracker, err := s.config.newTracker() // that of Run may be in use
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := s.newSession(tracker, newResourceTroubles(nil)) // Run reports its own troubles
+	e, err := s.newSession(tracker, newResourceTroubles(func(ResourceState) {})) // Run reports its own troubles
 	if err == nil {
-		err = e.unknown
+		err = e.objects.unserved
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := e.leases.list(ctx); err != nil {
-		return nil, nil, fmt.Errorf("sharder: %w", err)
-	}
-	m, _ := e.leases.membership()
-	if len(m) == 0 {
-		return e, nil, nil
-	}
-	if err := e.store.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !kube.Forbidden(err) {
-		return nil, nil, fmt.Errorf("sharder: %w", err)
-	}
-	p, err := newPlan(e.store.known.With(m), ring.WithTokens(s.config.TokensPerShard))
+	p, err := e.planner.Observe(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sharder: %w", err)
 	}
 	return e, p, nil
+}
+
+// HistoryName returns the name of the ConfigMap, in the namespace of the Leases, with the ring's
+// history: the memberships under which objects may have been assigned. If it is deleted or edited,
+// the sharder cannot tell which shards may work on an object whose labels and record were lost.
+func HistoryName(ring string) string { return membership.HistoryName(ring) }
+
+// Ownership is the content of an object's owner record. It is for programs that show a ring to
+// people; only a shard can decide, with its caches and its lease, whether work may begin.
+type Ownership struct {
+	// Shard is the owner, and Epoch the one in which it may work on the object.
+	Shard string
+	Epoch shardlease.Epoch
+	// Free means that the owner has let go of the object, so that it belongs to no shard.
+	Free bool
+	// Left are the shards that have yet to confirm that they do not work on the object.
+	Left []string
+	// Successor is the shard to which the owner hands the object over when its work has ended. It
+	// is empty if the sharder assigns the object.
+	Successor string
+}
+
+// OwnershipOf returns the content of the owner record of an object of this resource. ok is false if
+// the object has no record, or an invalid one, such as a copy of another object's.
+func OwnershipOf(ring string, resource schema.GroupResource, o metav1.Object) (_ Ownership, ok bool) {
+	keys := protocol.KeysOf(ring).Of(resource)
+	r, ok := keys.RecordOf(o)
+	if !ok {
+		return Ownership{}, false
+	}
+	owner := Ownership{
+		Shard: r.Shard, Epoch: shardlease.Epoch{LeaseUID: r.LeaseUID, Number: r.Epoch},
+		Free: r.State == protocol.StateFree,
+	}
+	for _, t := range r.Left {
+		owner.Left = append(owner.Left, t.Shard)
+	}
+	if next := keys.SuccessorOf(o, r); next != nil {
+		owner.Successor = next.Shard
+	}
+	return owner, true
 }

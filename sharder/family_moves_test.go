@@ -12,7 +12,7 @@ import (
 // about moves that end halfway during the scan.
 func TestScanEndsTheDoubtsFromBeforeIt(t *testing.T) {
 	before, during, other := protocol.Ref{Name: "before"}, protocol.Ref{Name: "during"}, protocol.Ref{Name: "other"}
-	m := newMoves()
+	m := newFamilies()
 	assert.True(t, m.inDoubt(other), "another sharder's moves may have ended so")
 	m.doubt(before)
 	ended := m.doubts()

@@ -468,7 +468,7 @@ func TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne(t *testing.T) {
 		w.deny(w.children()[root.UID][1].Name, refusals()["403"])
 		shards[0].release()
 		time.Sleep(10 * time.Minute) // the ring is settled but for this root
-		require.Len(t, w.session().historyNow(t).Memberships, 1)
+		require.Len(t, w.historyNow().Memberships, 1)
 		w.strips(w.objectOf(root.Name))
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.keys.ShardOf(w.objectOf(root.Name)), "not all of its children are with its next shard")
@@ -773,7 +773,7 @@ func TestALeaseStaysWhileChildrenNameIt(t *testing.T) {
 		require.NoError(t, err)
 		w.create(1, "o")
 		empty := func() bool {
-			ok, err := e.empty(t.Context(), "z")
+			ok, err := e.objects.withoutShard(t.Context(), "z")
 			require.NoError(t, err)
 			return ok
 		}

@@ -9,27 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestShardsThatComeAndGoAreLetInLaterAndLater(t *testing.T) {
-	var f flapDamping
-	now := time.Hour
-	for range flapsAllowed {
-		f.depart("a", now)
-		assert.Zero(t, f.wait("a", now))
-		now += time.Minute
-	}
-	for _, want := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
-		f.depart("a", now)
-		assert.Equal(t, want, f.wait("a", now))
-		assert.Equal(t, want-time.Second, f.wait("a", now+time.Second))
-		assert.Zero(t, f.wait("a", now+want))
-		assert.Zero(t, f.wait("b", now))
-		now += time.Second
-	}
-	now += flapWindow
-	assert.Zero(t, f.wait("a", now))
-	f.depart("b", now)
-	assert.NotContains(t, f.left, "a", "who has behaved is forgotten")
-}
+// flapsAllowed is how often a shard may come and go without a delay.
+const flapsAllowed = 3
 
 // flap has a shard come and go until it is kept out for a while. It is there at the end.
 func (w *world) flap(s *testShard, name string) *testShard {

@@ -40,7 +40,7 @@ func TestTheObjectsOfARestartedShardWaitUntilItWorks(t *testing.T) {
 
 		b.release()
 		w.idleShard("b")
-		time.Sleep(idleGrace + 2*time.Second)
+		time.Sleep(time.Minute + 2*time.Second)
 		w.requirePlaced(30, "a")
 	})
 }

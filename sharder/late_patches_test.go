@@ -173,7 +173,7 @@ func TestALateEventOfARootMovesNoChild(t *testing.T) {
 		var late []protocol.Root
 		for _, name := range w.rootsOf("a") {
 			w.edit(name, `{"data":{"edited":"after the session began"}}`)
-			v, ok := e.rootOf(0, w.objectOf(name))
+			v, ok := e.objects.rootOf(0, w.objectOf(name))
 			require.True(t, ok)
 			v.Label, v.Record.State = "", protocol.StateFree
 			late = append(late, v)

@@ -28,9 +28,9 @@ var mutations = []struct {
 }{
 	{
 		"a root is assigned before its children are moved", "family_mover.go",
-		"	lists := s.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
-			"map[string]string{\"pods\": \"\"}\n		_ = s.patch(ctx, m.root, m.decision)\n	}\n	lists := " +
-			"s.listChildren(",
+		"	lists := f.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
+			"map[string]string{\"pods\": \"\"}\n		_ = f.assigner.patch(ctx, m.root, m.decision)\n	}\n	lists := " +
+			"f.listChildren(",
 		"does not see child", "",
 	},
 	{
@@ -53,7 +53,7 @@ var mutations = []struct {
 	{
 		"a list is taken for roots that are let go of meanwhile", "family_mover.go",
 		"	busy.Wait()\n	for _, m := range b.moves {",
-		"	busy.Wait()\n	s.moves.add(nil)\n	for _, m := range append(b.moves, s.moves.take(ctx)...) " +
+		"	busy.Wait()\n	f.families.add(nil)\n	for _, m := range append(b.moves, f.families.take(ctx)...) " +
 			"{\n		if m == nil {\n			continue\n		}",
 		"does not see child", "",
 	},
@@ -79,7 +79,7 @@ var mutations = []struct {
 	},
 	{
 		"a root that has lost its record begins without a floor", "assign.go",
-		"] = s.floors.floor(holding{d.Label, i})", "], _ = \"\", i",
+		"] = a.families.floor(holding{d.Label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",
 	},
 }

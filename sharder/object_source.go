@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
@@ -97,7 +103,7 @@ func (s source) pages(ctx context.Context, found func(*metav1.PartialObjectMetad
 	options := metav1.ListOptions{LabelSelector: s.selector.String()}
 	for {
 		options.Limit = s.page.now.Load()
-		page, err := bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+		page, err := kube.Bounded(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 			return s.client.List(ctx, options)
 		})
 		err = kube.Versioned(page, err)
@@ -167,7 +173,7 @@ func (s source) run(ctx context.Context, to sink) {
 			to.failed()
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) {
-			failures.NoteAt(warning(ctx, err), "watch", err, "watch failed, retrying", "")
+			failures.NoteAt(kube.LevelOf(ctx, err), "watch", err, "watch failed, retrying", "")
 		}
 		if !clock.Sleep(ctx, pause) {
 			return
@@ -190,12 +196,13 @@ func (s source) follow(ctx context.Context, to sink) (useful bool, err error) {
 		to.listed()
 	}
 	for {
-		w, err := opened(ctx, func(ctx context.Context) (watch.Interface, error) {
-			return s.client.Watch(ctx, metav1.ListOptions{
-				LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true,
-				TimeoutSeconds: ptr.To(watchSeconds),
+		w, err := kube.Watch(ctx, clock.System(), kube.RequestTimeout,
+			func(ctx context.Context) (watch.Interface, error) {
+				return s.client.Watch(ctx, metav1.ListOptions{
+					LabelSelector: s.selector.String(), ResourceVersion: version, AllowWatchBookmarks: true,
+					TimeoutSeconds: ptr.To(membership.WatchSeconds),
+				})
 			})
-		})
 		if err != nil {
 			err = fmt.Errorf("watch %s: %w", s.resource.GVR.GroupResource(), err)
 			s.ended(ctx, "watch", err)
@@ -252,6 +259,118 @@ func (s source) followWatch(ctx context.Context, w watch.Interface, version stri
 	}
 }
 
-// watchSeconds is after how many seconds a watch is replaced, because a dead connection may stay
-// silent forever.
-const watchSeconds int64 = 300
+// maxSelector bounds the length of a watch's selector that names the members, which is part of a
+// URL.
+const maxSelector = 4096
+
+// strays selects the objects that are with no member: unassigned ones, those of shards that are
+// gone, and those with the label of a shard that never existed. If the members do not fit into a
+// URL, it selects only the unassigned ones.
+func strays(m protocol.Membership, n protocol.Keys, base labels.Selector) labels.Selector {
+	if s := with(base, n.Shard, selection.NotIn, m.Names()...); len(s.String()) <= maxSelector {
+		return s
+	}
+	return with(base, n.Shard, selection.DoesNotExist)
+}
+
+// movable selects the children that may be moved: those without a member's label, and those of the
+// sources.
+func movable(m protocol.Membership, n protocol.Keys, sources ...string) labels.Selector {
+	others := slices.DeleteFunc(m.Names(), func(name string) bool { return slices.Contains(sources, name) })
+	if len(others) == 0 {
+		return labels.Everything()
+	}
+	if s := with(labels.Everything(), n.Shard, selection.NotIn, others...); len(s.String()) <= maxSelector {
+		return s
+	}
+	return labels.Everything()
+}
+
+// with narrows a selector. The name of the label and the values are valid.
+func with(base labels.Selector, key string, op selection.Operator, values ...string) labels.Selector {
+	requirement, err := labels.NewRequirement(key, op, values)
+	if err != nil {
+		panic(fmt.Sprintf("sharder: select %s %s %q: %v", key, op, values, err))
+	}
+	return base.Add(*requirement)
+}
+
+// resourceTrouble is a request for the objects of a resource that fails, or a resource that is not
+// served.
+type resourceTrouble struct {
+	resource        schema.GroupVersionResource
+	namespace, verb string
+}
+
+// troubledRequest is a request with one purpose, because a request with another purpose may find no
+// object and succeed.
+type troubledRequest struct {
+	resourceTrouble
+	purpose string
+}
+
+// resourceTroubles holds the present troubles.
+type resourceTroubles struct {
+	hook func(ResourceState)
+
+	mu   sync.Mutex
+	open map[troubledRequest]error
+}
+
+func newResourceTroubles(hook func(ResourceState)) *resourceTroubles {
+	return &resourceTroubles{hook: hook, open: map[troubledRequest]error{}}
+}
+
+// note records how a request ended. It calls the hook when the state of its resource has changed.
+func (t *resourceTroubles) note(of troubledRequest, err error) {
+	t.mu.Lock()
+	before := t.present(of.resourceTrouble)
+	if err == nil {
+		delete(t.open, of)
+	} else {
+		t.open[of] = err
+	}
+	now := t.present(of.resourceTrouble)
+	t.mu.Unlock()
+	if fmt.Sprint(before) != fmt.Sprint(now) {
+		t.hook(ResourceState{GVR: of.resource, Namespace: of.namespace, Verb: of.verb, Err: now})
+	}
+}
+
+// present returns why requests with any purpose fail, or nil. The caller holds mu.
+func (t *resourceTroubles) present(of resourceTrouble) (err error) {
+	purpose := ""
+	for r, e := range t.open {
+		if r.resourceTrouble == of && (err == nil || r.purpose < purpose) {
+			purpose, err = r.purpose, e
+		}
+	}
+	return err
+}
+
+// resources returns the troubled resources, sorted.
+func (t *resourceTroubles) resources() []schema.GroupVersionResource {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []schema.GroupVersionResource
+	for of := range t.open {
+		if !slices.Contains(all, of.resource) {
+			all = append(all, of.resource)
+		}
+	}
+	slices.SortFunc(all, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// end calls the hook for all troubles, because the sharder ends.
+func (t *resourceTroubles) end() {
+	t.mu.Lock()
+	var all []troubledRequest
+	for of := range t.open {
+		all = append(all, of)
+	}
+	t.mu.Unlock()
+	for _, of := range all {
+		t.note(of, nil)
+	}
+}

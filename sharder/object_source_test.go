@@ -3,6 +3,7 @@ package sharder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,26 @@ func TestAWatchThatFailsAtOnceCostsFewLists(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestStraysAreAllThatIsWithNoMember(t *testing.T) {
+	n := protocol.KeysOf("r")
+	s := strays(protocol.NewMembership(protocol.OwnerEpoch{Shard: "a"}, protocol.OwnerEpoch{Shard: "b"}), n,
+		ringtest.SelectorOf(t, "x=y"))
+	assert.Equal(t, "shard.bellwether.dev/r notin (a,b),x=y", s.String())
+	for label, want := range map[string]bool{"": true, "a": false, "b": false, "c": true} {
+		assert.Equal(t, want, s.Matches(labels.Set{"x": "y", n.Shard: label}), label)
+	}
+	assert.True(t, s.Matches(labels.Set{"x": "y"}))
+	assert.False(t, s.Matches(labels.Set{}))
+}
+
+func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
+	var members []protocol.OwnerEpoch
+	for i := range 200 {
+		members = append(members,
+			protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "l", Epoch: 1})
+	}
+	s := strays(protocol.NewMembership(members...), protocol.KeysOf("r"), labels.Everything())
+	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -119,27 +121,30 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	})
 	t.Run("a Lease that cannot be read is not missed", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			g := w.session().leases
+			shards := w.session().planner.Shards
+			a := protocol.OwnerEpoch{Shard: "a", LeaseUID: "l", Epoch: 1}
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "leases") }
 			w.astray.Store(&match)
-			_, err := g.get(t.Context(), "a")
+			_, err := shards.StateOf(t.Context(), a)
 			require.ErrorContains(t, err, "get the shards' Leases")
 			w.astray.Store(nil)
-			l, err := g.get(t.Context(), "a")
+			_, err = shards.StateOf(t.Context(), a)
 			require.NoError(t, err)
-			assert.Nil(t, l)
 		})
 	})
 	t.Run("a history that cannot be read is not a new ring's", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
-			e := w.session()
+			planner := w.session().planner
+			unused := func(context.Context) (bool, error) { return false, nil }
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
 			w.astray.Store(&match)
-			err := e.store.load(t.Context())
+			fresh, err := planner.Load(t.Context(), unused)
 			require.ErrorContains(t, err, "the ring's history")
-			require.NotErrorIs(t, err, errNoHistory)
+			require.False(t, fresh)
 			w.astray.Store(nil)
-			require.ErrorIs(t, e.store.load(t.Context()), errNoHistory)
+			fresh, err = planner.Load(t.Context(), unused)
+			require.NoError(t, err)
+			require.True(t, fresh)
 		})
 	})
 	t.Run("the root of a child is not explained away", func(t *testing.T) {

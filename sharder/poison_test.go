@@ -28,6 +28,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
@@ -333,10 +334,10 @@ func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 		}
 		require.NotEmpty(t, moving)
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.session().historyNow(t).Memberships, 1)
+		assert.Len(t, w.historyNow().Memberships, 1)
 		shards[1].release() // another membership, under which a was never the owner
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.session().historyNow(t).Memberships, 1)
+		assert.Len(t, w.historyNow().Memberships, 1)
 		stop()
 		w.edit(moving[0], `{"metadata":{"labels":null,"annotations":null}}`)
 		w.patched()
@@ -348,14 +349,18 @@ func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
 		stubborn(false, shards...)
 		time.Sleep(3 * time.Minute)
 		w.requirePlaced(40, "a", "c")
-		assert.Empty(t, w.session().historyNow(t).Displaced)
+		assert.Empty(t, w.historyNow().Displaced)
 	})
 }
 
-// historyNow loads and returns the stored history.
-func (s *session) historyNow(t *testing.T) protocol.History {
-	require.NoError(t, s.store.load(context.WithoutCancel(t.Context())))
-	return s.store.known
+// historyNow reads the stored history.
+func (w *world) historyNow() protocol.History {
+	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(context.WithoutCancel(w.t.Context()),
+		HistoryName(testRing), metav1.GetOptions{})
+	require.NoError(w.t, err)
+	h, err := protocol.ParseHistory(m.Data[historyKey])
+	require.NoError(w.t, err)
+	return h
 }
 
 // hungPatches are the sharder's patches of objects that hang.
@@ -460,7 +465,7 @@ func tryAgainLater(t *testing.T, c *Config) (again *atomic.Int64) {
 		onPatch(p)
 		if at, ok := givenUp.LoadAndDelete(p.Object); ok {
 			again.Add(1)
-			assert.GreaterOrEqual(t, time.Since(at.(time.Time))-p.Latency, requestTimeout, p.Object)
+			assert.GreaterOrEqual(t, time.Since(at.(time.Time))-p.Latency, kube.RequestTimeout, p.Object)
 		}
 		if errors.Is(p.Err, context.Canceled) {
 			givenUp.Store(p.Object, time.Now())

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"testing"
@@ -81,14 +82,16 @@ func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
 			b.release()
 			e := w.session()
 			collected := 0
-			e.collector.hooks.OnCollected = func(string) { collected++ }
-			e.collector.named = func(string) bool { return named }
-			_, err := e.leases.list(t.Context())
+			e.collector.OnCollected = func(string) { collected++ }
+			e.collector.Named = func(string) bool { return named }
+			_, err := e.planner.Shards.List(t.Context())
 			require.NoError(t, err)
-			time.Sleep(2 * e.config.GCPeriod)
-			_, err = e.leases.list(t.Context())
+			time.Sleep(2 * e.objects.config.GCPeriod)
+			_, err = e.planner.Shards.List(t.Context())
 			require.NoError(t, err)
-			e.collector.collect(t.Context(), "b")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			e.collector.Run(ctx)
 			assert.Equal(t, want, collected, "named: %t", named)
 		})
 	}

@@ -1,8 +1,9 @@
 package sharder
 
 import (
-	"container/heap"
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 // queue holds the objects that wait for a worker, each once, however often it was offered. It is
 // bounded, so offer waits for room.
 type queue struct {
-	capacity int
-	later    chan struct{} // an item was delayed
+	capacity  int
+	unsettled chan struct{} // an object is displaced, and no worker is about to mend it
+	progress  chan struct{} // fewer objects wait or are drained than before
 
 	mu      sync.Mutex
 	changed *sync.Cond // of mu: an item is ready, there is room, or a context has ended
@@ -21,8 +23,8 @@ type queue struct {
 	urgent  []*item // ready, in order: objects that no shard works on, which would otherwise wait behind drains
 	ready   []*item // ready, in order, after urgent: objects to be drained
 	hanging []*item // ready, in order, after all others and for few workers: objects whose last attempt hung
-	delayed delays
-	stuck   int // how many items wait, in the sense of item.waits
+	delayed int     // how many items wait for their timer
+	stuck   int     // how many items wait, in the sense of item.waits
 	turns   turns
 }
 
@@ -44,19 +46,18 @@ type item struct {
 	// specification changes.
 	unless *protocol.Root
 
-	queued bool  // in urgent, ready or hanging
-	taken  bool  // with a worker
-	turn   *turn // of that worker; nil once ended
-	again  bool  // offered since it was taken
-	due    time.Time
-	index  int // in delayed, or -1
+	queued bool        // in urgent, ready or hanging
+	taken  bool        // with a worker
+	turn   *turn       // of that worker; nil once ended
+	again  bool        // offered since it was taken
+	timer  *time.Timer // until the item is ready again; nil unless it is delayed
 }
 
 // newQueue returns a queue whose workers have this many places.
 func newQueue(capacity, places int) *queue {
 	q := &queue{
-		capacity: capacity, items: map[protocol.Ref]*item{}, later: make(chan struct{}, 1),
-		turns: turns{places: places},
+		capacity: capacity, unsettled: make(chan struct{}, 1), progress: make(chan struct{}, 1),
+		items: map[protocol.Ref]*item{}, turns: turns{places: places},
 	}
 	q.changed = sync.NewCond(&q.mu)
 	return q
@@ -90,7 +91,7 @@ func (q *queue) offer(ctx context.Context, o subject, scan *scanResult, slot boo
 			continue
 		}
 		if !known {
-			i = &item{Ref: o.At(), index: -1}
+			i = &item{Ref: o.At()}
 			q.items[o.At()] = i
 		}
 		i.slot = i.slot || slot
@@ -114,8 +115,10 @@ func (q *queue) enqueue(i *item) {
 	case i.taken:
 		i.again = true
 	case !i.queued:
-		if i.index >= 0 {
-			heap.Remove(&q.delayed, i.index)
+		if i.timer != nil {
+			i.timer.Stop()
+			i.timer = nil
+			q.delayed--
 		}
 		i.queued = true
 		switch {
@@ -224,7 +227,7 @@ const (
 // waits reports whether others continue without the item, because it has failed more than patience
 // times, or hung, or is held, and its turn has not come.
 func (i *item) waits() bool {
-	return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)
+	return (i.timer != nil || i.queued) && (i.failures > patience || i.hung || i.held)
 }
 
 // changedIn reports whether the item is held unless its specification changes, as in this version.
@@ -284,17 +287,24 @@ func (q *queue) delay(i *item, due time.Time) bool {
 	switch {
 	case i.again: // the offered version may be older than the failure: read it
 		i.again = false
-	case len(q.delayed)+len(q.hanging) >= q.capacity/2:
+	case q.delayed+len(q.hanging) >= q.capacity/2:
 		delete(q.items, i.Ref)
 		q.changed.Broadcast()
 		return false
 	}
-	i.due = due
-	heap.Push(&q.delayed, i)
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Until(due), func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if i.timer == timer {
+			q.enqueue(i)
+		}
+	})
+	i.timer = timer
+	q.delayed++
 	if i.waits() {
 		q.stuck++
 	}
-	notify(q.later)
 	return true
 }
 
@@ -305,21 +315,6 @@ func (i *item) end(placed bool) {
 		i.scan.outcome(i.Ref, placed, i.wrote)
 		i.scan = nil
 	}
-}
-
-// next makes due items ready, and returns when the next item is due. ok is false if no item is
-// left.
-func (q *queue) next(now time.Time) (due time.Time, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.delayed) > 0 {
-		i := q.delayed[0]
-		if i.due.After(now) {
-			return i.due, true
-		}
-		q.enqueue(i)
-	}
-	return time.Time{}, false
 }
 
 // len returns how many objects are waiting or being worked on.
@@ -336,29 +331,90 @@ func (q *queue) busy() int {
 	return len(q.items) - q.stuck
 }
 
-// delays is a heap of items, the next due first.
-type delays []*item
-
-func (d delays) Len() int           { return len(d) }
-func (d delays) Less(i, j int) bool { return d[i].due.Before(d[j].due) }
-func (d delays) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = i, j
+// notify sends without blocking to a channel of capacity 1.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
-// Push implements heap.Interface.
-func (d *delays) Push(x any) {
-	i := x.(*item)
-	i.index = len(*d)
-	*d = append(*d, i)
+const (
+	// longAfter is how long the work on an object keeps its place from others.
+	longAfter = 250 * time.Millisecond
+	// longPerPlace is how many turns that take long there may be for each place.
+	longPerPlace = 4
+	// hangsFor is how long requests count as hanging after one of too many has failed.
+	hangsFor = time.Minute
+)
+
+// errGivenUp ends the context of a turn.
+var errGivenUp = errors.New("given up, because many requests get no answer")
+
+// turns bounds how many objects are worked on at a time. A turn that takes long leaves its place to
+// others, but when too many do, they occupy places after all. If one of them then fails, the oldest
+// are given up for a minute, so that others need not wait until they fail. If one succeeds,
+// requests are only slow, and none is given up. The mutex of the queue guards all fields.
+type turns struct {
+	places int
+	short  int       // turns that have not taken long
+	long   []*turn   // in order
+	hung   time.Time // when one of too many failed last; zero once one has succeeded
 }
 
-// Pop implements heap.Interface.
-func (d *delays) Pop() any {
-	old := *d
-	i := old[len(old)-1]
-	old[len(old)-1] = nil
-	*d = old[:len(old)-1]
-	i.index = -1
-	return i
+// turn is the work of one worker on an object.
+type turn struct {
+	giveUp  func()
+	began   time.Time
+	long    bool
+	givenUp bool
+}
+
+// excess is how many turns that take long occupy places.
+func (t *turns) excess() int { return max(0, len(t.long)-longPerPlace*t.places) }
+
+// free reports whether a turn may begin.
+func (t *turns) free() bool { return t.short+t.excess() < t.places }
+
+func (t *turns) begin() *turn {
+	t.short++
+	return &turn{began: time.Now()}
+}
+
+// prolong records that a turn takes long.
+func (t *turns) prolong(one *turn) {
+	one.long = true
+	t.short--
+	t.long = append(t.long, one)
+	t.relieve()
+}
+
+// end ends a turn. hung means that it has failed, and took protocol.HangsAfter or more.
+func (t *turns) end(one *turn, hung bool) {
+	if !one.long {
+		t.short--
+		return
+	}
+	switch now := time.Now(); {
+	case one.givenUp || now.Sub(one.began) < protocol.HangsAfter: // proves nothing
+	case !hung:
+		t.hung = time.Time{}
+	case t.excess() > 0:
+		t.hung = now
+	}
+	t.long = slices.DeleteFunc(t.long, func(other *turn) bool { return other == one })
+	t.relieve()
+}
+
+// relieve gives up the oldest turns that occupy places, if requests hang.
+func (t *turns) relieve() {
+	if time.Since(t.hung) >= hangsFor {
+		return
+	}
+	for _, one := range t.long[:t.excess()] {
+		if !one.givenUp {
+			one.givenUp = true
+			one.giveUp()
+		}
+	}
 }

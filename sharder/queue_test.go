@@ -82,7 +82,7 @@ func TestWhatHungComesLast(t *testing.T) {
 		i.hung = true
 		require.True(t, q.retry(i, time.Now()))
 		time.Sleep(maxBackoff)
-		q.next(time.Now())
+		synctest.Wait()
 		scan := newScanResult()
 		require.True(t, q.offer(ctx, object(1, "2"), scan, false))
 		assert.NoError(t, scan.wait(ctx))
@@ -112,20 +112,23 @@ func TestWhatHungComesLast(t *testing.T) {
 }
 
 func TestWhatHangsLeavesRoomForOthers(t *testing.T) {
-	q := newQueue(4, 4)
-	defer q.watch(t.Context())()
-	kept := 0
-	for n := range 4 {
-		q.offer(t.Context(), object(n, ""), nil, false)
-		i, _, _ := q.take(t.Context(), false)
-		i.hung = true
-		if q.retry(i, time.Now()) {
-			kept++
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(4, 4)
+		defer q.watch(t.Context())()
+		kept := 0
+		for n := range 4 {
+			q.offer(t.Context(), object(n, ""), nil, false)
+			i, _, _ := q.take(t.Context(), false)
+			i.hung = true
+			if q.retry(i, time.Now()) {
+				kept++
+			}
+			time.Sleep(maxBackoff)
+			synctest.Wait()
 		}
-		q.next(time.Now().Add(maxBackoff))
-	}
-	assert.Equal(t, 2, kept)
-	assert.Equal(t, 2, q.len())
+		assert.Equal(t, 2, kept)
+		assert.Equal(t, 2, q.len())
+	})
 }
 
 func TestWhoOffersWaitsForRoom(t *testing.T) {
@@ -174,22 +177,18 @@ func TestRetriesComeLaterAndLater(t *testing.T) {
 		defer q.watch(t.Context())()
 		q.offer(t.Context(), object(1, "1"), nil, false)
 		last := time.Duration(0)
+		i, _, _ := q.take(t.Context(), true)
 		for range 20 {
-			i, _, _ := q.take(t.Context(), true)
 			began := time.Now()
 			require.True(t, q.retry(i, began))
-			due, ok := q.next(began)
-			require.True(t, ok)
-			wait := due.Sub(began)
+			var o subject
+			i, o, _ = q.take(t.Context(), true)
+			wait := time.Since(began)
 			assert.GreaterOrEqual(t, wait, last)
+			assert.Nil(t, o, "it has to be read")
 			last = wait
-			time.Sleep(wait)
-			_, ok = q.next(time.Now())
-			require.False(t, ok)
 		}
 		assert.Equal(t, maxBackoff, last)
-		_, o, _ := q.take(t.Context(), true)
-		assert.Nil(t, o, "it has to be read")
 	})
 }
 

@@ -134,7 +134,7 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 		status, _ := s.Status()
 		assert.Equal(t, []schema.GroupVersionResource{ringtest.Nodes, ringtest.Widgets}, status.Troubled)
 		assert.NotContains(t, w.told(), "collected b", "there may be objects of it")
-		assert.Greater(t, len(w.session().historyNow(t).Memberships), 1)
+		assert.Greater(t, len(w.historyNow().Memberships), 1)
 
 		mapper.unknown.Store(nil)
 		w.createWidget("default", "late", nil)

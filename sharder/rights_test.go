@@ -20,6 +20,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -96,7 +97,7 @@ func TestARightThatIsMissingIsNotSaidForEachObject(t *testing.T) {
 		a.Lack()
 		time.Sleep(2 * time.Minute)
 		list, err := meta.Resource(ringtest.ConfigMaps).List(ctx,
-			metav1.ListOptions{LabelSelector: s.keys.Shard + "=a"})
+			metav1.ListOptions{LabelSelector: protocol.KeysOf(testRing).Shard + "=a"})
 		require.NoError(t, err)
 		assert.Len(t, list.Items, 20)
 		cancel()

@@ -13,7 +13,7 @@ import (
 var safeguards = []mutation.Mutation{
 	{
 		Name: "a root that has lost its record begins without a floor", File: "assign.go",
-		Old: "] = s.floors.floor(holding{d.Label, i})", New: "], _ = \"\", i",
+		Old: "] = a.families.floor(holding{d.Label, i})", New: "], _ = \"\", i",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -29,7 +29,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a sharder does not ask what shards were given before it", File: "family_mover.go",
-		Old: "s.moves.inDoubt(m.root.Ref) || s.unsurveyed(m.root)", New: "s.moves.inDoubt(m.root.Ref)",
+		Old: "f.families.inDoubt(m.root.Ref) || f.assigner.unsurveyed(m.root)", New: "f.families.inDoubt(m.root.Ref)",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
@@ -54,7 +54,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a new object waits for a shard that may be dead", File: "assign.go",
-		Old: "!sit.Recorded && sit.Stalls(d) && s.unwritten(ctx, *o)", New: "false && s.unwritten(ctx, *o)",
+		Old: "!sit.Recorded && sit.Stalls(d) && a.unwritten(ctx, *o)", New: "false && a.unwritten(ctx, *o)",
 		Caught: "TestANewObjectGetsALivingOwnerAtOnce",
 	},
 	{
@@ -69,13 +69,13 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsNew",
 	},
 	{
-		Name: "objects are assigned among the living before the history says so", File: "membership.go",
+		Name: "objects are assigned among the living before the history says so", File: "internal/membership/planner.go",
 		Old: "if len(living) > 0 && len(living) < len(m) {", New: "if false {",
 		Caught: "TestTheHistoryHasTheLivingAmongWhomNewObjectsAreAssigned",
 	},
 	{
-		Name: "the history forgets among whom new objects are still assigned", File: "scan.go",
-		Old: "if len(p.living) > 0 {\n", New: "if false {\n",
+		Name: "the history forgets among whom new objects are still assigned", File: "internal/membership/planner.go",
+		Old: "if len(plan.living) > 0 {\n", New: "if false {\n",
 		Caught: "TestTheHistoryHasTheLivingAmongWhomNewObjectsAreAssigned",
 	},
 	{
@@ -95,9 +95,9 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely",
 	},
 	{
-		Name: "stamps that are removed again and again are set as often", File: "family_assign.go",
-		Old:    "		if c.Label == \"\" {\n			if err := s.awaitRepair",
-		New:    "		if false {\n			if err := s.awaitRepair",
+		Name: "stamps that are removed again and again are set as often", File: "assign_child.go",
+		Old:    "		if c.Label == \"\" {\n			if err := a.undone.await",
+		New:    "		if false {\n			if err := a.undone.await",
 		Caught: "TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely",
 	},
 	{
@@ -125,15 +125,15 @@ var safeguards = []mutation.Mutation{
 		Old: "if i.turn == t {", New: "if false {", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
 	},
 	{
-		Name: "many requests that hang are all waited for", File: "turns.go",
+		Name: "many requests that hang are all waited for", File: "queue.go",
 		Old: "one.giveUp()", New: "_ = one.giveUp", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
 	},
 	{
 		Name: "an object is patched while the API server may carry out a patch that was given up", File: "assign.go",
-		Old: "now = now.Add(requestTimeout)", New: "_ = now", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
+		Old: "now = now.Add(kube.RequestTimeout)", New: "_ = now", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
 	},
 	{
-		Name: "slow requests are given up", File: "turns.go",
+		Name: "slow requests are given up", File: "queue.go",
 		Old: "case t.excess() > 0:", New: "default:", Caught: "TestSlowPatchesAreNotGivenUp",
 	},
 	{
@@ -147,8 +147,8 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestRepairsAreBounded",
 	},
 	{
-		Name: "any 404 proves that an object is gone", File: "assign.go",
-		Old: "return kube.Absent(err, s.graph.All[r.Resource].GVR.GroupResource(), r.Name)",
+		Name: "any 404 proves that an object is gone", File: "objects.go",
+		Old: "return kube.Absent(err, o.resource(r), r.Name)",
 		New: "_ = kube.Absent\n	var status interface{ Status() metav1.Status }\n	return errors.As(err, " +
 			"&status) && status.Status().Code == 404",
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsGone",
@@ -159,18 +159,18 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestEveryPatchOfASharderNamesTheObjectAndItsVersion",
 	},
 	{
-		Name: "objects are assigned before the history says among whom", File: "membership.go",
-		Old:    "if err := s.store.begin(ctx, m); err != nil {\n		return nil, err",
+		Name: "objects are assigned before the history says among whom", File: "internal/membership/planner.go",
+		Old:    "if err := p.history.begin(ctx, m); err != nil {\n		return nil, err",
 		New:    "if err := ctx.Err(); err != nil {\n		return nil, err",
 		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
 	},
 	{
-		Name: "a Lease is deleted that the history names", File: "lease_collector.go",
-		Old: "if !ok || c.named(shard) {", New: "if !ok {",
+		Name: "a Lease is deleted that the history names", File: "internal/membership/collector.go",
+		Old: "if !ok || c.Named(shard) {", New: "if !ok {",
 		Caught: "TestALeaseStaysWhileTheHistoryNamesIt",
 	},
 	{
-		Name: "a new sharder does not wait to know of the drains under way", File: "session.go",
+		Name: "a new sharder does not wait to know of the drains under way", File: "feed.go",
 		Old: "	counted.Wait()\n", New: "",
 		Caught: "TestANewSharderCountsTheDrainsThatAreUnderWay",
 	},
@@ -182,21 +182,21 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a root that was outside of the ring is taken for a new one", File: "assign.go",
-		Old: "!s.resources[sit.Resource].Selector.Empty() ||\n", New: "false ||\n",
+		Old: "!a.objects.roots[sit.Resource].Selector.Empty() ||\n", New: "false ||\n",
 		Caught: "TestARootThatIsSelectedLaterIsNotTakenForANewOne",
 	},
 	{
 		Name: "a sharder that is new takes roots for new ones", File: "assign.go",
-		Old: "s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root)", New: "false",
+		Old: "a.families.inDoubt(sit.Ref) || a.unsurveyed(sit.Root)", New: "false",
 		Caught: "TestARootThatLosesItsRecordKeepsTheFloorOfItsChildren",
 	},
 	{
 		Name: "a root whose move has ended halfway is taken for a new one", File: "assign.go",
-		Old: "s.moves.inDoubt(sit.Ref) || s.unsurveyed(sit.Root)", New: "s.unsurveyed(sit.Root)",
+		Old: "a.families.inDoubt(sit.Ref) || a.unsurveyed(sit.Root)", New: "a.unsurveyed(sit.Root)",
 		Caught: "TestARootWhoseMoveHasEndedHalfwayIsNotTakenForANewOne",
 	},
 	{
-		Name: "a scan ends the doubts from after its beginning", File: "family_moves.go",
+		Name: "a scan ends the doubts from after its beginning", File: "families.go",
 		Old: "return at <= ended })", New: "return at > 0 || ended > 0 })",
 		Caught: "TestScanEndsTheDoubtsFromBeforeIt",
 	},
@@ -206,28 +206,28 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAPageOfLargeObjectsIsNotLarge",
 	},
 	{
-		Name: "the Lease of a shard that was asked about is created for ever", File: "shard_leases.go",
-		Old: "		delete(ls.asked, l.Name)", New: "		_ = ls.asked",
+		Name: "the Lease of a shard that was asked about is created for ever", File: "internal/membership/shards.go",
+		Old: "		delete(s.asked, l.Name)", New: "		_ = s.asked",
 		Caught: "TestALeaseThatWasCollectedIsNotCreatedAgain",
 	},
 	{
 		Name: "a ring is settled although a resource is not known", File: "scan.go",
-		Old: "errs := []error{s.unknown}", New: "errs := []error{nil}",
+		Old: "errs := []error{s.objects.unserved}", New: "errs := []error{nil}",
 		Caught: "TestAResourceThatIsNotServedIsPickedUpLater",
 	},
 	{
-		Name: "a history that is lost is not recalled where a resource cannot be listed", File: "session.go",
+		Name: "a history that is lost is not recalled where a resource cannot be listed", File: "objects.go",
 		Old: "	return err != nil, nil\n", New: "	return false, errors.Join(errs...)\n",
 		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
 	},
 	{
-		Name: "nothing is asked about former members before somebody has to know", File: "membership.go",
-		Old: "	all.Go(func() { s.resolveFormerMembers(ctx) })\n", New: "",
+		Name: "nothing is asked about former members before somebody has to know", File: "internal/membership/planner.go",
+		Old: "	all.Go(func() { p.resolveFormerMembers(ctx) })\n", New: "",
 		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
 	},
 	{
 		Name: "a scan tries at once what has failed again and again", File: "queue.go",
-		Old: "return (i.index >= 0 || i.queued) && (i.failures > patience || i.hung || i.held)", New: "return false",
+		Old: "return (i.timer != nil || i.queued) && (i.failures > patience || i.hung || i.held)", New: "return false",
 		Caught: "TestAnObjectThatAPolicyDeniesCostsLittle",
 	},
 	{
@@ -242,7 +242,7 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo",
 	},
 	{
-		Name: "who has owned an object that is set apart is forgotten", File: "scan.go",
+		Name: "who has owned an object that is set apart is forgotten", File: "internal/membership/planner.go",
 		Old: "settled.Displaced[v.UID] = slices", New: "settled.Displaced[v.UID], _ = nil, slices",
 		Caught: "TestADisplacedObjectIsTakenFromEveryPossibleOwner",
 	},
@@ -257,12 +257,12 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway",
 	},
 	{
-		Name: "the history forgets who may still be given an object", File: "scan.go",
-		Old: "return !slices.Contains(p.members, t) &&", New: "return false && !slices.Contains(p.members, t) &&",
+		Name: "the history forgets who may still be given an object", File: "internal/membership/planner.go",
+		Old: "return !slices.Contains(plan.Members, t) &&", New: "return false && !slices.Contains(plan.Members, t) &&",
 		Caught: "TestTheHistoryNamesAFormerMemberUntilItIsOver",
 	},
 	{
-		Name: "a ring has ended although a forged epoch has begun", File: "uninstall.go",
+		Name: "a ring has ended although a forged epoch has begun", File: "strip.go",
 		Old: "left == 0 && len(forged) <= known {", New: "left == 0 && known >= 0 {",
 		Caught: "TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen",
 	},
@@ -273,7 +273,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an earlier patch may assign a root while its children move", File: "family_mover.go",
-		Old: "if err := s.protect(ctx, m); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Old: "if err := f.protect(ctx, m); err != nil {", New: "if err := ctx.Err(); err != nil {",
 		Caught: "TestALateAssignmentKeepsTheChildrenOfItsRoot",
 	},
 	{
@@ -283,7 +283,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an earlier patch may move a child that is in place", File: "family_mover.go",
-		Old: "if there && !s.contested(m, c.Version) {", New: "if there {",
+		Old: "if there && !f.contested(m, c.Version) {", New: "if there {",
 		Caught: "TestALatePatchOfAChildIsRefused",
 	},
 	{
@@ -292,8 +292,8 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot",
 	},
 	{
-		Name: "a root that is selected passes for one that is not", File: "assign.go",
-		Old: "				s.outsiders.Store(newOutsiders()) // before the list\n", New: "",
+		Name: "a root that is selected passes for one that is not", File: "families.go",
+		Old: "	f.begin() // before the list\n", New: "",
 		Caught: "TestChildrenOfRootsThatAreNotSelectedCostLittle",
 	},
 }

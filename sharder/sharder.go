@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
@@ -26,13 +28,11 @@ type Sharder struct {
 	meta     metadata.Interface
 	mapper   meta.RESTMapper
 	config   Config
-	keys     protocol.Keys
 	busy     sync.Mutex          // held by Run
 	tracker  *shardstate.Tracker // used by a session of Run, or by follow before it
 	troubles *resourceTroubles   // of all sessions of Run
 
-	mu      sync.Mutex
-	session *session // guarded by mu: that of Run; nil if there is none
+	session atomic.Pointer[session] // that of Run; nil if there is none
 }
 
 // ErrBusy is returned by Run while another Run of the same Sharder has not returned.
@@ -59,9 +59,34 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 	}
 	config.Logger = config.Logger.With(zap.String("ring", config.Ring))
 	return &Sharder{
-		kube: kube, meta: meta, mapper: mapper, config: config, keys: protocol.KeysOf(config.Ring),
+		kube: kube, meta: meta, mapper: mapper, config: config,
 		tracker: tracker, troubles: newResourceTroubles(config.Hooks.OnResource),
 	}, nil
+}
+
+// membership is what package membership needs to know.
+func (s *Sharder) membership() membership.Config {
+	c := s.config
+	return membership.Config{
+		Kube: s.kube, Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, Tokens: c.TokensPerShard,
+		Clock: c.clock, Log: c.Logger,
+	}
+}
+
+// follow watches the shards' Leases until stop is called, so that a session that begins then has
+// recorded how long each Lease has been unchanged. It must not run beside Run. stop waits until it
+// has ended.
+func (s *Sharder) follow(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		membership.NewShards(s.membership(), s.tracker).Run(ctx, "")
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 func (c Config) newTracker() (*shardstate.Tracker, error) {
@@ -90,7 +115,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 		return ErrBusy
 	}
 	defer s.busy.Unlock()
-	defer s.set(nil)
+	defer s.session.Store(nil)
 	defer s.troubles.end() // the next sharder reports its own
 	ctx, endReviews := s.LogMissingRights(ctx)
 	defer endReviews()
@@ -99,7 +124,7 @@ func (s *Sharder) Run(ctx context.Context) error {
 		if session == nil {
 			return err
 		}
-		s.set(session)
+		s.session.Store(session)
 		err = session.run(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -161,12 +186,6 @@ func isRefusal(err error) bool {
 		errors.Is(err, protocol.ErrScope) || errors.Is(err, protocol.ErrDescent)
 }
 
-func (s *Sharder) set(session *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.session = session
-}
-
 // Status is the present state of a running sharder.
 type Status struct {
 	// Members are the shards among which objects are distributed, sorted.
@@ -184,9 +203,7 @@ type Status struct {
 
 // Status returns the present state. ok is false if the sharder is not running.
 func (s *Sharder) Status() (status Status, ok bool) {
-	s.mu.Lock()
-	session := s.session
-	s.mu.Unlock()
+	session := s.session.Load()
 	if session == nil {
 		return Status{}, false
 	}

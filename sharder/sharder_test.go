@@ -583,11 +583,9 @@ func TestASettledSharderHoldsNoObject(t *testing.T) {
 		status, ok := s.Status()
 		require.True(t, ok)
 		assert.Equal(t, Status{Members: []string{"a"}, Settled: true}, status)
-		s.mu.Lock()
-		e := s.session
-		s.mu.Unlock()
+		e := s.session.Load()
 		assert.Empty(t, e.queue.items)
-		assert.Empty(t, e.queue.delayed)
+		assert.Zero(t, e.queue.delayed)
 		assert.Empty(t, e.drains.open)
 	})
 }

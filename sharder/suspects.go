@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
@@ -27,8 +27,15 @@ const (
 // suspects are the objects that are held back because several shards in a row have crashed while
 // they had the object.
 type suspects struct {
+	objects *objects
+	shards  *membership.Shards
+
 	mu   sync.Mutex
 	held map[types.UID]suspect // guarded by mu
+}
+
+func newSuspects(o *objects, shards *membership.Shards) *suspects {
+	return &suspects{objects: o, shards: shards, held: map[types.UID]suspect{}}
 }
 
 // suspect is an object as it was when it began to be held back.
@@ -40,11 +47,11 @@ type suspect struct {
 // judge completes a decision to assign an object that had an owner. If several shards in a row have
 // crashed while they had the object, judge decides to take it from the last one, and then returns a
 // [heldError] for a while.
-func (s *session) judge(sit protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
+func (s *suspects) judge(sit protocol.Situation, d protocol.Decision) (protocol.Decision, error) {
 	now := time.Now()
 	if sit.Record.State == protocol.StateOwned {
 		d.Record.Crashes = s.crashesOf(sit, now)
-		if d.Record.Crashes.Suspicious() && s.suspects.room() {
+		if d.Record.Crashes.Suspicious() && s.room() {
 			return sit.Suspend(d.Record.Crashes), nil
 		}
 		return d, nil
@@ -52,7 +59,7 @@ func (s *session) judge(sit protocol.Situation, d protocol.Decision) (protocol.D
 	if !sit.HeldBack() {
 		return d, nil
 	}
-	held, begun := s.suspects.hold(sit.Root, now)
+	held, begun := s.hold(sit.Root, now)
 	if begun {
 		s.reportHeldBack(held, now)
 	}
@@ -67,9 +74,9 @@ func (s *session) judge(sit protocol.Situation, d protocol.Decision) (protocol.D
 }
 
 // crashesOf returns the crashes in the next record of an object whose owner has ended.
-func (s *session) crashesOf(sit protocol.Situation, now time.Time) *protocol.Crashes {
+func (s *suspects) crashesOf(sit protocol.Situation, now time.Time) *protocol.Crashes {
 	before := sit.Record.Crashes
-	crash, ok := s.leases.crashOf(sit.Record.Owner())
+	crash, ok := s.shards.CrashOf(sit.Record.Owner())
 	switch {
 	case !ok: // it has ended in order
 		return nil
@@ -85,51 +92,47 @@ func (s *session) crashesOf(sit protocol.Situation, now time.Time) *protocol.Cra
 }
 
 // crashes returns a count for the record that assigns an object now.
-func crashes(s protocol.Situation, count int, now time.Time) *protocol.Crashes {
-	if !s.Target.Renewing { // it may have died before it got the object
+func crashes(sit protocol.Situation, count int, now time.Time) *protocol.Crashes {
+	if !sit.Target.Renewing { // it may have died before it got the object
 		return &protocol.Crashes{Count: count}
 	}
 	return &protocol.Crashes{Count: count, At: now.Unix()}
 }
 
 // room reports whether one more object can be held back.
-func (u *suspects) room() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.held) < maxSuspects
+func (s *suspects) room() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) < maxSuspects
 }
 
 // hold returns the object as it was when it began to be held back, and whether that is now.
-func (u *suspects) hold(o protocol.Root, now time.Time) (s suspect, begun bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for uid, other := range u.held {
+func (s *suspects) hold(o protocol.Root, now time.Time) (held suspect, begun bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, other := range s.held {
 		if now.Sub(other.until) > maxHold { // it is gone, or has an owner
-			delete(u.held, uid)
+			delete(s.held, uid)
 		}
 	}
-	if s, ok := u.held[o.UID]; ok && s.Record.Owner() == o.Record.Owner() {
-		return s, false
+	if held, ok := s.held[o.UID]; ok && held.Record.Owner() == o.Record.Owner() {
+		return held, false
 	}
 	longest := min(minHold<<min(o.Record.Crashes.Count-2, 10), maxHold)
-	s = suspect{o, now.Add(longest - rand.N(longest/4))} // not together with those that it was with
-	u.held[o.UID] = s
-	return s, true
+	held = suspect{o, now.Add(longest - rand.N(longest/4))} // not together with those that it was with
+	s.held[o.UID] = held
+	return held, true
 }
 
 // reportHeldBack reports that an object begins to be held back.
-func (s *session) reportHeldBack(held suspect, now time.Time) {
+func (s *suspects) reportHeldBack(held suspect, now time.Time) {
 	r, wait := held.Record, held.until.Sub(now).Round(time.Second)
-	s.log(held.Ref).Warn("an object is held back, because shards that had it have crashed one after another",
+	s.objects.log(held.Ref).Warn("an object is held back, because shards that had it have crashed one after another",
 		zap.Int("crashes", r.Crashes.Count), zap.String("last", r.Shard), zap.Duration("for", wait))
-	if s.config.Hooks.OnHeldBack != nil {
-		s.config.Hooks.OnHeldBack(HeldBack{
-			Object: s.objectRef(held.Ref), Crashes: r.Crashes.Count, Shard: r.Shard, Until: held.until,
-		})
-	}
-	if s.config.Events != nil {
-		s.config.Events.Eventf(s.regarding(held.Ref, held.UID), nil, corev1.EventTypeWarning, "HeldBack", "Assign",
-			"ring %s: %d shards have crashed one after another while they had this object, the last one was %s: "+
-				"it gets the next owner in %v, or when it is changed", s.config.Ring, r.Crashes.Count, r.Shard, wait)
-	}
+	s.objects.config.Hooks.OnHeldBack(HeldBack{
+		Object: s.objects.ref(held.Ref), Crashes: r.Crashes.Count, Shard: r.Shard, Until: held.until,
+	})
+	s.objects.warn(held.Ref, held.UID, "HeldBack", "Assign",
+		"%d shards have crashed one after another while they had this object, the last one was %s: "+
+			"it gets the next owner in %v, or when it is changed", r.Crashes.Count, r.Shard, wait)
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -26,11 +25,15 @@ const (
 // reconciler that removes them at each run, and is triggered by each write, would otherwise make
 // the sharder write as fast as the API server answers.
 type repairs struct {
-	mu      sync.Mutex
-	objects map[protocol.Ref]*repair // guarded by mu
-	swept   time.Time                // guarded by mu
-	notes   notes
+	objects *objects
+
+	mu    sync.Mutex
+	known map[protocol.Ref]*repair // guarded by mu
+	swept time.Time                // guarded by mu
+	notes notes
 }
+
+func newRepairs(o *objects) *repairs { return &repairs{objects: o, known: map[protocol.Ref]*repair{}} }
 
 // repair is what is known of one such object.
 type repair struct {
@@ -58,13 +61,13 @@ func (r *repair) over(now time.Time) bool {
 func (u *repairs) repaired(object protocol.Ref, uid types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	r := u.objects[object]
+	r := u.known[object]
 	if r == nil || r.uid != uid || r.over(now) {
 		if r == nil && !u.room(now) {
 			return
 		}
 		r = &repair{uid: uid, first: now}
-		u.objects[object] = r
+		u.known[object] = r
 	}
 	r.times++
 	r.last, r.said = now, false
@@ -78,19 +81,19 @@ func (u *repairs) repaired(object protocol.Ref, uid types.UID, now time.Time) {
 
 // room makes room for one more object, if it can. The caller holds mu.
 func (u *repairs) room(now time.Time) bool {
-	if len(u.objects) < maxRepaired {
+	if len(u.known) < maxRepaired {
 		return true
 	}
 	if now.Sub(u.swept) < time.Second { // or all others would be checked for each new object
 		return false
 	}
 	u.swept = now
-	for object, r := range u.objects {
+	for object, r := range u.known {
 		if r.over(now) {
-			delete(u.objects, object)
+			delete(u.known, object)
 		}
 	}
-	return len(u.objects) < maxRepaired
+	return len(u.known) < maxRepaired
 }
 
 // wait returns how long an object that has lost its marks must wait for them, and what is known of
@@ -100,7 +103,7 @@ func (u *repairs) wait(
 ) (wait time.Duration, known repair, first bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	r := u.objects[object]
+	r := u.known[object]
 	if r == nil || r.uid != uid || r.pause == 0 || r.over(now) {
 		return 0, repair{}, false
 	}
@@ -119,33 +122,30 @@ func isRepair(o protocol.Root, d protocol.Decision) bool {
 	return d.Verb == protocol.Restore || !o.Recorded && (d.Verb == protocol.Assign || d.Verb == protocol.Probe)
 }
 
-// awaitRepair returns a [heldError] if an object must wait for its marks, and reports that.
-func (s *session) awaitRepair(r protocol.Ref, uid types.UID) error {
+// await returns a [heldError] if an object must wait for its marks, and reports that.
+func (u *repairs) await(r protocol.Ref, uid types.UID) error {
 	now := time.Now()
-	wait, known, first := s.repairs.wait(r, uid, now)
+	wait, known, first := u.wait(r, uid, now)
 	if wait == 0 {
 		return nil
 	}
 	if first {
-		s.reportUndone(r, uid, known, now)
+		u.report(r, uid, known, now)
 	}
 	return heldError{until: now.Add(wait)}
 }
 
-// reportUndone reports an object whose marks are removed again and again.
-func (s *session) reportUndone(r protocol.Ref, uid types.UID, known repair, now time.Time) {
-	if s.config.Hooks.OnUndone != nil {
-		s.config.Hooks.OnUndone(Undone{Object: s.objectRef(r), Times: known.times, Pause: known.pause})
-	}
-	if !s.repairs.notes.admit(now) { // there may be thousands
+// report reports an object whose marks are removed again and again.
+func (u *repairs) report(r protocol.Ref, uid types.UID, known repair, now time.Time) {
+	u.objects.config.Hooks.OnUndone(Undone{Object: u.objects.ref(r), Times: known.times, Pause: known.pause})
+	if !u.notes.admit(now) { // there may be thousands
 		return
 	}
-	s.log(r).Warn("labels or annotations of the ring are removed as often as they are set; the next attempt waits",
+	log := u.objects.log(r)
+	log.Warn("labels or annotations of the ring are removed as often as they are set; the next attempt waits",
 		zap.Int("times", known.times), zap.Duration("pause", known.pause))
-	if s.config.Events != nil {
-		s.config.Events.Eventf(s.regarding(r, uid), nil, corev1.EventTypeWarning, "LabelsRemoved", "Restore",
-			"ring %s: the labels or annotations of the ring were set on this object %d times and removed again; the "+
-				"next attempt waits %v. What writes this object has to keep all keys with bellwether.dev: change "+
-				"single labels instead of replacing all, or use a patch", s.config.Ring, known.times, known.pause)
-	}
+	u.objects.warn(r, uid, "LabelsRemoved", "Restore",
+		"the labels or annotations of the ring were set on this object %d times and removed again; the "+
+			"next attempt waits %v. What writes this object has to keep all keys with bellwether.dev: change "+
+			"single labels instead of replacing all, or use a patch", known.times, known.pause)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -220,7 +221,7 @@ func TestEditsNowAndThenAreRepairedAtOnce(t *testing.T) {
 
 // What is known of repairs is bounded. Objects beyond that are repaired at once.
 func TestRepairsAreBounded(t *testing.T) {
-	u, now := repairs{objects: map[protocol.Ref]*repair{}}, time.Now()
+	u, now := newRepairs(nil), time.Now()
 	repaired := func(name string, uid types.UID, times int) {
 		for range times {
 			u.repaired(protocol.Ref{Name: name}, uid, now)
@@ -234,7 +235,7 @@ func TestRepairsAreBounded(t *testing.T) {
 	for i := range maxRepaired {
 		repaired(fmt.Sprint(i), "1", 1)
 	}
-	assert.Len(t, u.objects, maxRepaired)
+	assert.Len(t, u.known, maxRepaired)
 	repaired("beyond", "1", maxUndone)
 	assert.Zero(t, wait("beyond", "1"))
 	assert.Equal(t, minUndonePause, wait("first", "1"))
@@ -242,7 +243,7 @@ func TestRepairsAreBounded(t *testing.T) {
 
 	now = now.Add(undoneWithin + minUndonePause + 1)
 	repaired("beyond", "1", maxUndone)
-	assert.Len(t, u.objects, 1, "those that have their marks for long are forgotten")
+	assert.Len(t, u.known, 1, "those that have their marks for long are forgotten")
 	assert.Equal(t, minUndonePause, wait("beyond", "1"))
 	repaired("beyond", "2", 1)
 	assert.Zero(t, wait("beyond", "2"))
@@ -251,22 +252,20 @@ func TestRepairsAreBounded(t *testing.T) {
 // An object that is held is not worked on before its time, whatever is offered, and others do not wait
 // for it.
 func TestAHeldObjectWaitsForItsTime(t *testing.T) {
-	q, now := newQueue(10, 4), time.Now()
-	o := protocol.Root{Ref: protocol.Ref{Name: "o"}}
-	require.True(t, q.offer(t.Context(), o, nil, false))
-	i, _, _ := q.take(t.Context(), false)
-	require.True(t, q.hold(i, heldError{until: now.Add(time.Minute)}))
-	assert.Zero(t, q.busy())
-	require.True(t, q.offer(t.Context(), o, nil, false))
-	due, ok := q.next(now)
-	assert.True(t, ok)
-	assert.Equal(t, now.Add(time.Minute), due)
-	assert.True(t, q.waits(o.Ref))
-	_, ok = q.next(now.Add(time.Minute))
-	assert.False(t, ok)
-	i, _, _ = q.take(t.Context(), false)
-	require.NotNil(t, i)
-	assert.Equal(t, 1, q.busy())
-	q.done(i, true)
-	assert.Zero(t, q.len())
+	synctest.Test(t, func(t *testing.T) {
+		q, now := newQueue(10, 4), time.Now()
+		o := protocol.Root{Ref: protocol.Ref{Name: "o"}}
+		require.True(t, q.offer(t.Context(), o, nil, false))
+		i, _, _ := q.take(t.Context(), false)
+		require.True(t, q.hold(i, heldError{until: now.Add(time.Minute)}))
+		assert.Zero(t, q.busy())
+		require.True(t, q.offer(t.Context(), o, nil, false))
+		assert.True(t, q.waits(o.Ref))
+		i, _, _ = q.take(t.Context(), false)
+		require.NotNil(t, i)
+		assert.Equal(t, now.Add(time.Minute), time.Now())
+		assert.Equal(t, 1, q.busy())
+		q.done(i, true)
+		assert.Zero(t, q.len())
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -21,9 +20,13 @@ const maxUnowned = 100
 
 // unowned follows the objects that no living shard owns.
 type unowned struct {
-	mu      sync.Mutex
-	objects map[protocol.Ref]*vacancy // guarded by mu
+	objects *objects
+
+	mu    sync.Mutex
+	known map[protocol.Ref]*vacancy // guarded by mu
 }
+
+func newUnowned(o *objects) *unowned { return &unowned{objects: o, known: map[protocol.Ref]*vacancy{}} }
 
 // vacancy is a time in which no living shard owns an object.
 type vacancy struct {
@@ -39,14 +42,14 @@ type vacancy struct {
 func (u *unowned) see(r protocol.Ref, uid types.UID, why string, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	v := u.objects[r]
+	v := u.known[r]
 	switch {
 	case why == "" || v != nil && v.uid != uid:
-		delete(u.objects, r)
+		delete(u.known, r)
 	case v != nil:
 		v.last, v.why = now, why
-	case len(u.objects) < maxUnowned:
-		u.objects[r] = &vacancy{uid: uid, since: now, last: now, why: why}
+	case len(u.known) < maxUnowned:
+		u.known[r] = &vacancy{uid: uid, since: now, last: now, why: why}
 	}
 }
 
@@ -56,10 +59,10 @@ func (u *unowned) late(before, forgotten time.Time) map[protocol.Ref]vacancy {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	late := map[protocol.Ref]vacancy{}
-	for r, v := range u.objects {
+	for r, v := range u.known {
 		switch {
 		case v.last.Before(forgotten):
-			delete(u.objects, r)
+			delete(u.known, r)
 		case !v.reported && v.since.Before(before):
 			v.reported = true
 			late[r] = *v
@@ -68,36 +71,24 @@ func (u *unowned) late(before, forgotten time.Time) map[protocol.Ref]vacancy {
 	return late
 }
 
-// reportUnowned reports objects that no living shard owns for too long.
-func (s *session) reportUnowned(ctx context.Context) {
-	after := s.config.UnownedAfter
+// report reports objects that no living shard owns for too long.
+func (u *unowned) report(ctx context.Context) {
+	c := u.objects.config
+	after := c.UnownedAfter
 	for clock.Sleep(ctx, max(after/4, time.Second)) {
 		now := time.Now()
 		names := map[string][]string{} // by the reason
-		for r, v := range s.unowned.late(now.Add(-after), now.Add(-max(after, 2*s.config.ScanInterval))) {
-			object := s.objectRef(r)
+		for r, v := range u.late(now.Add(-after), now.Add(-max(after, 2*c.ScanInterval))) {
+			object := u.objects.ref(r)
 			names[v.why] = append(names[v.why], fmt.Sprintf("%s %s/%s", object.GVR.Resource, r.Namespace, r.Name))
-			if s.config.Hooks.OnUnowned != nil {
-				s.config.Hooks.OnUnowned(Unowned{object, v.why, v.since})
-			}
-			if s.config.Events != nil {
-				s.config.Events.Eventf(s.regarding(r, v.uid), nil, corev1.EventTypeWarning, "Unowned", "Assign",
-					"ring %s: no living shard owns this object for %v: %s", s.config.Ring,
-					now.Sub(v.since).Round(time.Second), v.why)
-			}
+			c.Hooks.OnUnowned(Unowned{object, v.why, v.since})
+			u.objects.warn(r, v.uid, "Unowned", "Assign", "no living shard owns this object for %v: %s",
+				now.Sub(v.since).Round(time.Second), v.why)
 		}
 		for why, of := range names {
 			slices.Sort(of)
-			s.config.Logger.Warn("no living shard owns objects", zap.String("why", why), zap.Strings("objects", of),
+			c.Logger.Warn("no living shard owns objects", zap.String("why", why), zap.Strings("objects", of),
 				zap.Duration("after", after))
 		}
-	}
-}
-
-// regarding is a reference to an object, for Events.
-func (s *session) regarding(r protocol.Ref, uid types.UID) *corev1.ObjectReference {
-	of := s.graph.All[r.Resource]
-	return &corev1.ObjectReference{
-		APIVersion: of.GVR.GroupVersion().String(), Kind: of.Kind.Kind, Namespace: r.Namespace, Name: r.Name, UID: uid,
 	}
 }

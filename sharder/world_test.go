@@ -62,6 +62,7 @@ type world struct {
 const (
 	testRing      = "r"
 	testNamespace = "ns"
+	historyKey    = "memberships" // of the ConfigMap with the ring's history
 )
 
 func inWorld(t *testing.T, f func(t *testing.T, w *world)) {

@@ -18,7 +18,7 @@ import (
 var documented = map[string][]string{
 	"docs/operating.md": {
 		"leaderelection", "leaderforlife", "shardlease", "sharder", "sharder/shard", "sharder/replica",
-		"sharder/internal/protocol",
+		"sharder/internal/membership", "sharder/internal/protocol",
 		"endpoints", "supervisor", "internal/leasehold", "internal/kube",
 	},
 	"docs/fencing.md": {

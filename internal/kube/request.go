@@ -1,8 +1,12 @@
 package kube
 
 import (
+	"context"
 	"fmt"
+	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -47,3 +51,22 @@ func (e *RequestError) Unwrap() error { return e.Err }
 
 // Absent reports whether the API server states that the object does not exist.
 func (e *RequestError) Absent() bool { return Absent(e.Err, e.Resource, e.Name) }
+
+// RequestTimeout bounds a request of a client that need not have a timeout of its own.
+const RequestTimeout = 30 * time.Second
+
+// Bounded sends a request, which may take RequestTimeout.
+func Bounded[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	return send(ctx)
+}
+
+// LevelOf returns the level of a line about a failed request. Missing rights that are logged
+// already are not logged again for each object and each attempt.
+func LevelOf(ctx context.Context, err error) zapcore.Level {
+	if RoleOf(ctx).Refused(err) {
+		return zap.DebugLevel
+	}
+	return zap.WarnLevel
+}

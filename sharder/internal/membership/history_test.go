@@ -1,17 +1,24 @@
-package sharder
+package membership
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
+)
+
+const (
+	testRing      = "r"
+	testNamespace = "ns"
 )
 
 func storesOn(t *testing.T, n int) []*historyStore {
@@ -21,7 +28,10 @@ func storesOn(t *testing.T, n int) []*historyStore {
 	for range n {
 		kube, err := kubernetes.NewForConfig(server.Client("l").Config())
 		require.NoError(t, err)
-		all = append(all, &historyStore{kube: kube, namespace: testNamespace, ring: testRing})
+		all = append(all, &historyStore{
+			config: Config{Kube: kube, Namespace: testNamespace, Ring: testRing},
+			over:   func(protocol.OwnerEpoch) bool { return false },
+		})
 	}
 	return all
 }
@@ -89,7 +99,7 @@ func TestADeletedHistoryIsWrittenAgain(t *testing.T) {
 		l := storesOn(t, 1)[0]
 		require.NoError(t, l.begin(t.Context(), onlyA))
 		require.NoError(t,
-			l.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+			l.config.Kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
 				metav1.DeleteOptions{}))
 		require.NoError(t, l.begin(t.Context(), both))
 		require.NoError(t, l.load(t.Context()))
@@ -100,7 +110,7 @@ func TestADeletedHistoryIsWrittenAgain(t *testing.T) {
 func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 1)[0]
-		_, err := l.kube.CoreV1().ConfigMaps(testNamespace).Create(t.Context(), &corev1.ConfigMap{
+		_, err := l.config.Kube.CoreV1().ConfigMaps(testNamespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: HistoryName(testRing)}, Data: map[string]string{historyKey: "x"},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -113,7 +123,8 @@ func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 }
 
 func TestAnErrorOfTheHistorySaysWhatToGrant(t *testing.T) {
-	l := &historyStore{namespace: testNamespace, ring: testRing}
-	err := l.failed("update", refusal("update", corev1.Resource("configmaps")))
+	l := &historyStore{config: Config{Namespace: testNamespace, Ring: testRing}}
+	err := l.failed("update", apierrors.NewForbidden(corev1.Resource("configmaps"), "",
+		errors.New(`User "u" cannot update resource "configmaps"`)))
 	assert.ErrorContains(t, err, `grant the verb "update" on resource configmaps of API group "" in namespace ns`)
 }

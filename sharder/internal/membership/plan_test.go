@@ -1,4 +1,4 @@
-package sharder
+package membership
 
 import (
 	"fmt"
@@ -8,15 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
-	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 )
 
-func planOf(t *testing.T, h ...protocol.Membership) *plan {
+func planOf(t *testing.T, h ...protocol.Membership) *Plan {
 	t.Helper()
 	p, err := newPlan(protocol.HistoryOf(h...))
 	require.NoError(t, err)
@@ -29,10 +27,10 @@ func TestOwnersAreThoseUnderAnyMembershipSinceTheRingWasSettled(t *testing.T) {
 		protocol.NewMembership(inB, inC))
 	for hash := range uint64(1000) {
 		hash *= 0x9e3779b97f4a7c15
-		assert.Equal(t, []protocol.OwnerEpoch{settled.target(hash)}, settled.owners("", hash))
+		assert.Equal(t, []protocol.OwnerEpoch{settled.Target(hash)}, settled.owners("", hash))
 		owners := unsettled.owners("", hash)
-		assert.Equal(t, unsettled.target(hash), owners[len(owners)-1])
-		assert.Contains(t, owners, settled.target(hash))
+		assert.Equal(t, unsettled.Target(hash), owners[len(owners)-1])
+		assert.Contains(t, owners, settled.Target(hash))
 	}
 }
 
@@ -63,7 +61,7 @@ func TestOwnersUnderManyMembershipsAreThoseOfARingForEach(t *testing.T) {
 					want = append(want, owner)
 				}
 			}
-			target := p.target(hash)
+			target := p.Target(hash)
 			want = append(slices.DeleteFunc(want, func(t protocol.OwnerEpoch) bool { return t == target }), target)
 			require.Equal(t, want, p.owners("", hash))
 		}
@@ -124,28 +122,6 @@ func BenchmarkPlanAfterARollOut(b *testing.B) {
 func TestAnEarlierLifeOfAnOwnerIsAnotherOwner(t *testing.T) {
 	p := planOf(t, protocol.NewMembership(inA), protocol.NewMembership(inA2))
 	assert.Equal(t, []protocol.OwnerEpoch{inA, inA2}, p.owners("", 1))
-}
-
-func TestStraysAreAllThatIsWithNoMember(t *testing.T) {
-	n := protocol.KeysOf("r")
-	p := planOf(t, protocol.NewMembership(inA, inB))
-	s := p.strays(n, ringtest.SelectorOf(t, "x=y"))
-	assert.Equal(t, "shard.bellwether.dev/r notin (a,b),x=y", s.String())
-	for label, want := range map[string]bool{"": true, "a": false, "b": false, "c": true} {
-		assert.Equal(t, want, s.Matches(labels.Set{"x": "y", n.Shard: label}), label)
-	}
-	assert.True(t, s.Matches(labels.Set{"x": "y"}))
-	assert.False(t, s.Matches(labels.Set{}))
-}
-
-func TestASelectorThatIsTooLongForAURLIsNotUsed(t *testing.T) {
-	var members []protocol.OwnerEpoch
-	for i := range 200 {
-		members = append(members,
-			protocol.OwnerEpoch{Shard: fmt.Sprintf("controller-7d9f8b6c5-%05d", i), LeaseUID: "l", Epoch: 1})
-	}
-	s := planOf(t, protocol.NewMembership(members...)).strays(protocol.KeysOf("r"), labels.Everything())
-	assert.Equal(t, "!shard.bellwether.dev/r", s.String())
 }
 
 func TestObjectsThatWereNotPlacedHaveOwnersOfTheirOwn(t *testing.T) {

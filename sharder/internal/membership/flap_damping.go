@@ -1,4 +1,4 @@
-package sharder
+package membership
 
 import (
 	"time"

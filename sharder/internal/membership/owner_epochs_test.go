@@ -1,4 +1,4 @@
-package sharder
+package membership
 
 import "github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 

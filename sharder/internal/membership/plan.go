@@ -1,4 +1,4 @@
-package sharder
+package membership
 
 import (
 	"cmp"
@@ -7,17 +7,15 @@ import (
 	"math/big"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
-// plan determines where objects belong under one membership. It never changes.
-type plan struct {
-	members   protocol.Membership
+// Plan determines where objects belong under one membership. It never changes.
+type Plan struct {
+	Members   protocol.Membership
 	living    protocol.Membership // the members that renewed their Leases when the plan was made
 	ring      *ring.Ring
 	past      past // of the memberships before, since the ring was settled
@@ -25,7 +23,7 @@ type plan struct {
 }
 
 // newPlan returns the plan for the last membership of a history, which has members.
-func newPlan(h protocol.History, options ...ring.Option) (*plan, error) {
+func newPlan(h protocol.History, options ...ring.Option) (*Plan, error) {
 	last := len(h.Memberships) - 1
 	m := h.Memberships[last]
 	r, err := ring.New(m.Names(), options...)
@@ -36,26 +34,26 @@ func newPlan(h protocol.History, options ...ring.Option) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &plan{members: m, ring: r, past: before, displaced: h.Displaced}, nil
+	return &Plan{Members: m, ring: r, past: before, displaced: h.Displaced}, nil
 }
 
-// target returns the owner of a key.
-func (p *plan) target(hash uint64) protocol.OwnerEpoch {
+// Target returns the owner of a key.
+func (p *Plan) Target(hash uint64) protocol.OwnerEpoch {
 	name, _ := p.ring.OwnerHash(hash) // a plan has members
-	t, _ := p.members.Member(name)
+	t, _ := p.Members.Member(name)
 	return t
 }
 
 // owners returns all possible owners of an object since the ring last settled, the present one
 // last, in the order in which every sharder asks them.
-func (p *plan) owners(uid types.UID, hash uint64) []protocol.OwnerEpoch {
+func (p *Plan) owners(uid types.UID, hash uint64) []protocol.OwnerEpoch {
 	all := slices.Clone(p.displaced[uid])
 	for _, t := range p.past.owners(hash) {
 		if !slices.Contains(all, t) {
 			all = append(all, t)
 		}
 	}
-	target := p.target(hash)
+	target := p.Target(hash)
 	return append(slices.DeleteFunc(all, func(t protocol.OwnerEpoch) bool { return t == target }), target)
 }
 
@@ -132,27 +130,4 @@ func (p past) owners(hash uint64) []protocol.OwnerEpoch {
 		all[i] = o.OwnerEpoch
 	}
 	return all
-}
-
-// maxSelector bounds the length of a watch's selector that names the members, which is part of a
-// URL.
-const maxSelector = 4096
-
-// strays selects the objects that are with no member: unassigned ones, those of shards that are
-// gone, and those with the label of a shard that never existed. If the members do not fit into a
-// URL, it selects only the unassigned ones.
-func (p *plan) strays(n protocol.Keys, base labels.Selector) labels.Selector {
-	if s := with(base, n.Shard, selection.NotIn, p.members.Names()...); len(s.String()) <= maxSelector {
-		return s
-	}
-	return with(base, n.Shard, selection.DoesNotExist)
-}
-
-// with narrows a selector. The name of the label and the values are valid.
-func with(base labels.Selector, key string, op selection.Operator, values ...string) labels.Selector {
-	requirement, err := labels.NewRequirement(key, op, values)
-	if err != nil {
-		panic(fmt.Sprintf("sharder: select %s %s %q: %v", key, op, values, err))
-	}
-	return base.Add(*requirement)
 }
