@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -24,29 +25,8 @@ type Assessment struct {
 	Unproved []string
 	// Decision is the decision about switching the machine off now. For a node that works, at least
 	// the gate Duration forbids it.
-	Decision Decision
+	Decision api.Decision
 }
-
-// Decision states whether a node may be fenced now.
-type Decision = policy.Decision
-
-// GateResult is the result of one gate of the policy, such as the limit on concurrent fences.
-type GateResult = policy.GateResult
-
-// Verdict is the outcome of a [Decision].
-type Verdict = policy.Verdict
-
-// Verdicts.
-const (
-	Allow = policy.Allow // fence now
-	Wait  = policy.Wait  // fence later; After is known
-	Hold  = policy.Hold  // fence when something has changed
-	Deny  = policy.Deny  // end the fence: the node must not be fenced
-)
-
-// given returns a configured wait for the policy, to which 0 means the default: the shortest wait
-// takes its place.
-func given(wait time.Duration) time.Duration { return max(wait, 1) }
 
 // Assess reports for every node that may be fenced whether it could be fenced now, and why not. It
 // changes nothing, needs no leadership and may run beside Run. It reads all devices, and watches

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -420,7 +421,7 @@ func TestOnlyCommissionedNodesAreFenced(t *testing.T) {
 		for _, a := range all {
 			for _, g := range a.Decision.Gates {
 				if g.Gate == "Readiness" {
-					assert.Equal(t, a.Node == "n1", g.Verdict == fencing.Allow, "%s: %s", a.Node, g.Message)
+					assert.Equal(t, a.Node == "n1", g.Verdict == api.Allow, "%s: %s", a.Node, g.Message)
 				}
 			}
 		}

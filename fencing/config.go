@@ -11,10 +11,9 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -38,17 +37,17 @@ type Config struct {
 	Agents Agents
 
 	// Nodes selects the nodes that may be fenced, and the conditions that start a fence.
-	Nodes NodeSelector
+	Nodes api.NodeSelector
 
 	// Limits restrict when and how many nodes are fenced.
-	Limits Limits
+	Limits api.Limits
 
 	// Storage maps methods of the isolation step that switch a device off to the storage that the
 	// node cannot reach after that. Pods that use only this storage are released once the devices
 	// of all these methods that the node has are proved to be off. If one has must_success=no and
 	// fails, they wait until the machine is off, because it may be another path to the same
 	// storage. Name each path, because others are not considered. Default: no storage.
-	Storage map[string]Storage
+	Storage map[string]api.Storage
 
 	// StorageReachable reports whether this process reaches the storage. It is called before each
 	// fence if Limits.RequireStorage is set.
@@ -116,20 +115,6 @@ type Config struct {
 	// Logger gets transitions at level Info, and problems at level Warn. If nil, nothing is logged.
 	Logger *zap.Logger
 }
-
-// Limits restrict when and how many nodes are fenced. A field that is 0 has its default.
-type Limits = policy.Limits
-
-// NodeSelector selects the nodes that may be fenced, and the conditions that start a fence. All
-// fields have defaults.
-type NodeSelector = nodestate.Config
-
-// NodeCondition is a condition of a Node with a status.
-type NodeCondition = nodestate.Condition
-
-// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
-// volume is selected if any field matches it. At least one field is required.
-type Storage = cluster.Storage
 
 // Leadership is the part of an elector that the controller uses. *leaderelection.Elector implements
 // it.
@@ -252,7 +237,7 @@ type Hooks struct {
 	// OnReading is called after a device was read.
 	OnReading func(node, device string, power agent.Power, took time.Duration)
 	// OnDecision is called with each decision about a node.
-	OnDecision func(node string, decision Decision)
+	OnDecision func(node string, decision api.Decision)
 	// OnCommission is called when a commission has ended, with nil or the reason of the failure. A
 	// commission that was given up may be reported a second time as failed, when its node is back.
 	OnCommission func(node string, err error)

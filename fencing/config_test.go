@@ -12,6 +12,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 )
 
 func TestBadConfigIsNamedFieldByField(t *testing.T) {
@@ -44,7 +45,7 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 			`fencing: Limits.StormPercent: must be from 1 to 100 (got 101)`,
 		},
 		{
-			func(c *fencing.Config) { c.Limits = fencing.Limits{RequireStorage: true} },
+			func(c *fencing.Config) { c.Limits = api.Limits{RequireStorage: true} },
 			`fencing: StorageReachable: required with Limits.RequireStorage (got <nil>)`,
 		},
 		{
@@ -60,7 +61,7 @@ func TestBadConfigIsNamedFieldByField(t *testing.T) {
 		{func(c *fencing.Config) { c.TypeLabel = "a b" }, `fencing: TypeLabel: must be the key of a label (got "a b")`},
 		{func(c *fencing.Config) { c.History = -1 }, `fencing: History: must be at least 0s (got -1ns)`},
 		{func(c *fencing.Config) {
-			c.Nodes.Triggers = []fencing.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+			c.Nodes.Triggers = []api.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
 		}, `fencing: Nodes.Triggers[0]: must be another condition`},
 	} {
 		bad := good()

@@ -19,10 +19,10 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -192,7 +192,7 @@ func TestOwnHostIsLeftToAnother(t *testing.T) {
 // runsOn has a controller run on a node, fence Ready nodes, and be quick about it.
 func runsOn(c *fencing.Config, node string) {
 	c.OutsideCluster, c.Node = false, node
-	c.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+	c.Nodes.Triggers = []api.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 	c.Limits.FenceReadyNodes = []string{"Corrupt"}
 	c.Limits.CoolDown = 10 * time.Second
 }
@@ -281,7 +281,7 @@ func TestOtherTriggers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				a := w.start("a", func(config *fencing.Config) {
-					config.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					config.Nodes.Triggers = []api.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 					config.Limits.FenceReadyNodes = c.ready
 				})
 				defer a.stop()
@@ -507,7 +507,7 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 		defer a.stop()
 		wait(w.ctx, settled)
 		for _, c := range w.node("n1").Status.Conditions {
-			if c.Type == nodestate.DefaultFenceReadyCondition {
+			if c.Type == api.DefaultFenceReadyCondition {
 				assert.Equal(t, corev1.ConditionFalse, c.Status)
 				assert.Contains(t, c.Message, "kdump")
 			}
@@ -524,7 +524,7 @@ func TestKdumpIsRefusedWithoutAPort(t *testing.T) {
 }
 
 // readinessOf is the reason of the gate for configuration and devices.
-func readinessOf(d fencing.Decision) string {
+func readinessOf(d api.Decision) string {
 	for _, g := range d.Gates {
 		if g.Gate == "Readiness" {
 			return g.Reason
@@ -573,7 +573,7 @@ func TestStorageIsCutOffFirst(t *testing.T) {
 			corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
 		w.pod("computes", "n1")
 		a := w.start("a", func(c *fencing.Config) {
-			c.Storage = map[string]fencing.Storage{"port-off": {Drivers: []string{"san"}}}
+			c.Storage = map[string]api.Storage{"port-off": {Drivers: []string{"san"}}}
 		})
 		defer a.stop()
 		wait(w.ctx, settled)
@@ -601,8 +601,8 @@ func TestStorageThatHasAnotherPath(t *testing.T) {
 		w.pod("writes", "n1",
 			corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "san"}}})
 		a := w.start("a", func(c *fencing.Config) {
-			san := fencing.Storage{Drivers: []string{"san"}}
-			c.Storage = map[string]fencing.Storage{"port-off": san, "feed-off": san}
+			san := api.Storage{Drivers: []string{"san"}}
+			c.Storage = map[string]api.Storage{"port-off": san, "feed-off": san}
 		})
 		defer a.stop()
 		wait(w.ctx, settled)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/internal/proof"
 )
@@ -85,7 +86,7 @@ func TestSimulatedDeathsOfNodes(t *testing.T) {
 				w.pod("db-0", "n1")
 				on := func(node string) func(*fencing.Config) {
 					return func(c *fencing.Config) {
-						c.OutsideCluster, c.Node, c.Limits = false, node, fencing.Limits{}
+						c.OutsideCluster, c.Node, c.Limits = false, node, api.Limits{}
 					}
 				}
 				leader := "n2"

@@ -16,8 +16,8 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -258,7 +258,7 @@ func TestPortThatCannotBeOpened(t *testing.T) {
 		defer a.stop()
 		fenceReady := func() (found corev1.NodeCondition) {
 			for _, c := range w.node("n1").Status.Conditions {
-				if c.Type == nodestate.DefaultFenceReadyCondition {
+				if c.Type == api.DefaultFenceReadyCondition {
 					found = c
 				}
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -295,7 +296,7 @@ func TestVolumesOfAReadyNode(t *testing.T) {
 				r := &told{}
 				a := w.start("a", func(config *fencing.Config) {
 					config.Events = r
-					config.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					config.Nodes.Triggers = []api.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 				})
 				defer a.stop()
 				wait(w.ctx, settled)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -40,7 +41,7 @@ func ExampleNew() {
 			Node:       os.Getenv("NODE_NAME"),
 			Leadership: elector,
 			Agents:     agents,
-			Limits:     fencing.Limits{MaxConcurrent: 2},
+			Limits:     api.Limits{MaxConcurrent: 2},
 		})
 		if err != nil {
 			return err

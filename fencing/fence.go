@@ -368,3 +368,7 @@ func (f *fence) lookAtNode(ctx context.Context) (statemachine.Node, error) {
 		OutOfService: cluster.OutOfService(n), Cordoned: n.Spec.Unschedulable,
 	}, nil
 }
+
+// given returns a configured wait for the policy, to which 0 means the default: the shortest wait
+// takes its place.
+func given(wait time.Duration) time.Duration { return max(wait, 1) }

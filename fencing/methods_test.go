@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -75,7 +76,7 @@ func (w *world) notReadyFor(node, within string) {
 }
 
 func onPressure(c *fencing.Config) {
-	c.Nodes.Triggers = []fencing.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}}
+	c.Nodes.Triggers = []api.NodeCondition{{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}}
 }
 
 // A node is lost between its first condition and the isolation. Its pods are evicted, for what that
@@ -163,7 +164,7 @@ func TestEvictionsDoNotCountAsDeletions(t *testing.T) {
 				}
 				a := w.start("a", func(c *fencing.Config) {
 					c.Limits.PodsPerMinute = 10
-					c.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					c.Nodes.Triggers = []api.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 				})
 				defer a.stop()
 				wait(w.ctx, settled)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/kube/kubetest"
@@ -127,7 +128,7 @@ func TestRightsThatTheConfigurationNeeds(t *testing.T) {
 			"power_management=plug-off plug-on\nrecovery=mark-schedulable\n",
 			func(c *fencing.Config) {
 				c.Events = events.NewFakeRecorder(100)
-				c.Storage = map[string]fencing.Storage{"port-off": {Drivers: []string{"d"}}}
+				c.Storage = map[string]api.Storage{"port-off": {Drivers: []string{"d"}}}
 			})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

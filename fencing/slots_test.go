@@ -11,6 +11,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -99,7 +100,7 @@ func TestFenceThatIsHeldAfterItsFirstCommandHasNoSlot(t *testing.T) {
 				breaches := w.referee()
 				w.pod("db-0", "n4")
 				a := w.start("a", func(config *fencing.Config) {
-					config.Nodes.Triggers = []fencing.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
+					config.Nodes.Triggers = []api.NodeCondition{{Type: "Corrupt", Status: corev1.ConditionTrue}}
 				})
 				defer a.stop()
 				c.begin(w)

@@ -34,6 +34,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
@@ -504,7 +505,7 @@ func (w *world) start(name string, change func(*fencing.Config), faults ...func(
 	}
 	c := fencing.Config{
 		Namespace: "fencing", OutsideCluster: true, Leadership: r.reign, Agents: agents{w.rack},
-		Limits: fencing.Limits{Observation: 20 * time.Second},
+		Limits: api.Limits{Observation: 20 * time.Second},
 		Logger: zaptest.NewLogger(w.t, zaptest.Level(zap.DebugLevel)).Named(name),
 	}
 	if change != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -83,7 +84,7 @@ func Fencing(registry prometheus.Registerer) (fencing.Hooks, error) {
 			readings.WithLabelValues(string(power)).Inc()
 			readingTook.Observe(took.Seconds())
 		},
-		OnDecision: func(_ string, d fencing.Decision) {
+		OnDecision: func(_ string, d api.Decision) {
 			decisions.WithLabelValues(string(d.Verdict), d.Reason).Inc()
 		},
 		OnCommission: func(_ string, err error) { commissions.WithLabelValues(result(err)).Inc() },

@@ -19,6 +19,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	fencingapi "github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
@@ -134,7 +135,7 @@ func (a *all) everything() {
 	a.fencing.OnBlocked("n", v1alpha1.Hold{Reason: "Storm"})
 	a.fencing.OnCommand("n", "d", agent.ActionOff, time.Second, nil)
 	a.fencing.OnReading("n", "d", agent.PowerOff, time.Second)
-	a.fencing.OnDecision("n", fencing.Decision{Reason: "Storm"})
+	a.fencing.OnDecision("n", fencingapi.Decision{Reason: "Storm"})
 	a.fencing.OnCommission("n", errNoAnswer)
 	a.fencing.OnCheck("n", errNoAnswer)
 	a.fencing.OnConfiguration(errNoAnswer)

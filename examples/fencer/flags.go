@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 )
 
@@ -74,8 +75,8 @@ func (o *options) storage(value string) error {
 		return fmt.Errorf("must be METHOD=DRIVER[,DRIVER...] (got %q)", value)
 	}
 	if o.fencer.Storage == nil {
-		o.fencer.Storage = map[string]fencing.Storage{}
+		o.fencer.Storage = map[string]api.Storage{}
 	}
-	o.fencer.Storage[method] = fencing.Storage{Drivers: strings.Split(drivers, ",")}
+	o.fencer.Storage[method] = api.Storage{Drivers: strings.Split(drivers, ",")}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/fencing"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencejobs"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -49,9 +50,9 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 	}, patience, poll, "NodeFences are not served")
 	controller, err := fencing.New(a.admin, dyn, fencing.Config{
 		Namespace: a.namespace, Node: host.node, Leadership: always{},
-		Nodes:  fencing.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
+		Nodes:  api.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
 		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
-		Limits: fencing.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
+		Limits: api.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
 	})
 	require.NoError(t, err)
 	running, stop := context.WithCancel(ctx)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
@@ -39,8 +40,8 @@ func (l *lab) control(hook func(*http.Request, http.RoundTripper) (*http.Respons
 	require.NoError(l.t, err)
 	controller, err := fencing.New(kube, dyn, fencing.Config{
 		Namespace: l.namespace, Node: spareNode, Leadership: always{}, Agents: local{l.rack},
-		Nodes: fencing.NodeSelector{Selector: selector},
-		Limits: fencing.Limits{
+		Nodes: api.NodeSelector{Selector: selector},
+		Limits: api.Limits{
 			Observation: time.Second, CoolDown: time.Second, MaxRepeats: 1000,
 			MaxStarts: 1000,
 		},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -99,7 +100,7 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 		c, err := fencing.New(client, dyn, fencing.Config{
 			Namespace: a.namespace, OutsideCluster: true, Leadership: ruler{}, Agents: plugs{rack},
 			CheckInterval: time.Second, Logger: zap.New(core),
-			Nodes: fencing.NodeSelector{
+			Nodes: api.NodeSelector{
 				Selector: labels.SelectorFromSet(labels.Set{"test": a.namespace}), FenceReadyCondition: condition,
 			},
 		})

@@ -113,10 +113,10 @@ func TestOptions(t *testing.T) {
 		"delete": func() error { _, err := w.DeletePods(t.Context(), proved, bad, cluster.Progress{}); return err }(),
 		"evict":  func() error { _, err := w.Evict(t.Context(), proved, bad, cluster.Progress{}); return err }(),
 	} {
-		assert.ErrorContains(t, err, "cluster: Storage: Drivers, Classes or Volumes", name)
+		assert.ErrorContains(t, err, "fencing: Storage: Drivers, Classes or Volumes", name)
 	}
 	_, err := w.DetachVolumes(t.Context(), proved, &cluster.Storage{})
-	assert.ErrorContains(t, err, "cluster: Storage: ")
+	assert.ErrorContains(t, err, "fencing: Storage: ")
 	assert.Empty(t, w.client.Actions())
 }
 

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,36 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Storage selects the volumes that a node cannot reach after a method of its isolation step. A
-// volume is selected if any field matches it. At least one field is required.
-type Storage struct {
-	// Drivers are names of CSI drivers. They select persistent volumes and volumes inline in a pod.
-	Drivers []string
-	// Classes are names of StorageClasses, as in persistent volumes.
-	Classes []string
-	// Volumes select persistent volumes by their labels. No selector may be empty.
-	Volumes []labels.Selector
-}
-
-// Validate returns all errors in s, or nil if s is nil.
-func (s *Storage) Validate() error {
-	if s == nil {
-		return nil
-	}
-	if len(s.Drivers)+len(s.Classes)+len(s.Volumes) == 0 {
-		return errors.New("cluster: Storage: Drivers, Classes or Volumes: at least one is required (got none)")
-	}
-	if slices.ContainsFunc(s.Volumes, func(v labels.Selector) bool { return v == nil || v.Empty() }) {
-		return errors.New("cluster: Storage: Volumes: must not select everything (got an empty selector)")
-	}
-	return nil
-}
+// Storage selects the volumes that a node cannot reach after a method of its isolation step.
+type Storage = api.Storage
 
 // holds reports whether a persistent volume is selected.
-func (s *Storage) holds(volume *corev1.PersistentVolume) bool {
+func holds(s *Storage, volume *corev1.PersistentVolume) bool {
 	csi := volume.Spec.CSI
 	return csi != nil && slices.Contains(s.Drivers, csi.Driver) ||
 		volume.Spec.StorageClassName != "" && slices.Contains(s.Classes, volume.Spec.StorageClassName) ||
@@ -117,7 +95,7 @@ func (v *volumes) holds(ctx context.Context, name string) (bool, error) {
 	if err != nil && !kube.Absent(err, corev1.Resource("persistentvolumes"), name) {
 		return false, err
 	}
-	held := err == nil && v.storage.holds(volume)
+	held := err == nil && holds(v.storage, volume)
 	if v.known == nil {
 		v.known = map[string]bool{}
 	}

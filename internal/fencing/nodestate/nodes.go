@@ -28,7 +28,7 @@ type Nodes struct {
 // New returns Nodes without any state. The error names the invalid fields of the configuration.
 func New(config Config) (*Nodes, error) {
 	config = config.WithDefaults()
-	if err := config.validate(); err != nil {
+	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	return &Nodes{config: config, nodes: map[string]*node{}, leases: map[string]*lease{}}, nil

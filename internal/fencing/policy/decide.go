@@ -60,7 +60,7 @@ type consideration struct {
 
 func consider(in Input) *consideration {
 	c := &consideration{Input: in, err: in.Limits.Validate()}
-	c.Limits = in.Limits.usable()
+	c.Limits = usable(in.Limits)
 	c.State = in.State.Observe(in.View, in.Limits)
 	c.census = count(in.Nodes, c.Limits.LeaseSilence)
 	c.storms = c.census.storms(c.Limits.StormPercent)

@@ -25,7 +25,7 @@ type remembered struct {
 // [Limits].LeaseSilence, because a storm that was not observed has no cool-down. After a longer
 // pause the observation starts again.
 func (s State) Observe(v View, limits Limits) State {
-	limits = limits.usable()
+	limits = usable(limits)
 	s.clear = maps.Clone(s.clear)
 	s.starts = merge(s.starts, v, limits)
 	if s.began.IsZero() || v.Now.Sub(s.last) > limits.LeaseSilence {

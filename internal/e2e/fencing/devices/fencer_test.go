@@ -22,6 +22,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -107,8 +108,8 @@ func (s *site) leadBy(config *rest.Config, change func(*fencing.Config)) *contro
 	require.NoError(s.t, err)
 	settings := fencing.Config{
 		Namespace: s.namespace, Node: spareNode, Leadership: always{}, Agents: newAgents(s.t, s.environment),
-		Nodes:         fencing.NodeSelector{Selector: selector},
-		Limits:        fencing.Limits{Observation: time.Millisecond, CoolDown: time.Second},
+		Nodes:         api.NodeSelector{Selector: selector},
+		Limits:        api.Limits{Observation: time.Millisecond, CoolDown: time.Second},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second, CommandTimeout: s.timeout,
 	}
 	if change != nil {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fenceagents"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
@@ -67,11 +68,11 @@ func run(ctx context.Context) error {
 	limits := defaultLimits
 	flag.Func("limits", "of the policy, as JSON",
 		func(text string) error { return json.Unmarshal([]byte(text), &limits) })
-	var triggers []fencing.NodeCondition
+	var triggers []api.NodeCondition
 	flag.Func("trigger", "TYPE=STATUS, a condition that nodes are fenced for", func(text string) error {
 		kind, status, _ := strings.Cut(text, "=")
 		triggers = append(triggers,
-			fencing.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
+			api.NodeCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status)})
 		return nil
 	})
 	flag.Parse()
@@ -128,7 +129,7 @@ func run(ctx context.Context) error {
 		broadcaster.NewRecorder(scheme.Scheme, "fencer"))
 	settings.CommandTimeout, settings.Limits, settings.Nodes.Triggers = *timeout, limits, triggers
 	if method, driver, found := strings.Cut(*storage, "="); found {
-		settings.Storage = map[string]fencing.Storage{method: {Drivers: []string{driver}}}
+		settings.Storage = map[string]api.Storage{method: {Drivers: []string{driver}}}
 	}
 	controller, err := fencing.New(kube, dyn, settings)
 	if err != nil {
@@ -138,7 +139,7 @@ func run(ctx context.Context) error {
 }
 
 // defaultLimits are for tests that do not wait for long, and fence the same few nodes all the time.
-var defaultLimits = fencing.Limits{
+var defaultLimits = api.Limits{
 	Observation: time.Millisecond, CoolDown: time.Second, MaxRepeats: 1000,
 	MaxStarts: 1000,
 }
@@ -148,7 +149,7 @@ func settings(namespace, host string, nodes labels.Selector, elector *leaderelec
 ) fencing.Config {
 	return fencing.Config{
 		Namespace: namespace, Node: host, Leadership: elector, Agents: devices,
-		Nodes:         fencing.NodeSelector{Selector: nodes},
+		Nodes:         api.NodeSelector{Selector: nodes},
 		DetachTimeout: 5 * time.Second, RestartDelay: time.Second,
 		Logger: log, Events: recorder,
 	}

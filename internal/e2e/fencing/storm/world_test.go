@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -66,7 +66,7 @@ const rest = "rest"
 const method = "template=fence-method-template-rack\nplug={{.NodeName}}\nsettle=1s\naction="
 
 // limits of tests: as the default ones to each other and to what kubelets do here, but faster.
-var limits = fencing.Limits{
+var limits = api.Limits{
 	Observation: 5 * time.Second, LeaseSilence: 10 * time.Second, CoolDown: 5 * time.Second,
 	MaxStarts: 1000,
 }
@@ -244,7 +244,7 @@ func (w *world) cuts(node string) int {
 }
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
-func (w *world) start(host string, limits fencing.Limits, more ...string) *e2e.Process {
+func (w *world) start(host string, limits api.Limits, more ...string) *e2e.Process {
 	w.t.Helper()
 	program, err := w.cp.Program(w.t.Context(), "../replica")
 	require.NoError(w.t, err)
