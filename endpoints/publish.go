@@ -127,10 +127,6 @@ func (p *publisher) publish(ctx context.Context, now publication, all []Endpoint
 	return writes, errors.Join(errs...)
 }
 
-func (p *publisher) at(slice string) types.NamespacedName {
-	return types.NamespacedName{Namespace: p.service.Namespace, Name: slice}
-}
-
 // write applies a change of a slice.
 func (p *publisher) write(ctx context.Context, c change) error {
 	api := p.client.DiscoveryV1().EndpointSlices(p.service.Namespace)

@@ -131,7 +131,8 @@ func TestAFailedWriteHidesNothing(t *testing.T) {
 			}
 			s := newStage(t, before)
 			s.denied = verb
-			s.kept = []Endpoint{{netip.AddrFrom4([4]byte{10, 0, 0, 1}), Port{Number: 443, Protocol: corev1.ProtocolTCP}}}
+			port := Port{Number: 443, Protocol: corev1.ProtocolTCP}
+			s.kept = []Endpoint{{netip.AddrFrom4([4]byte{10, 0, 0, 1}), port}}
 			for range 3 {
 				require.Error(t, s.become(moved))
 			}

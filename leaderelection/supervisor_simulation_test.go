@@ -92,7 +92,8 @@ func inherit(ctx context.Context, child, parent *sim.Process) {
 	}
 	l := found.(*book)
 	l.mu.Lock()
-	orphan := lease.Orphan{Claim: lease.Claim{Process: l.mark, Timing: lease.Timing{}.WithDefaults()}, Entries: l.entries}
+	claim := lease.Claim{Process: l.mark, Timing: lease.Timing{}.WithDefaults()}
+	orphan := lease.Orphan{Claim: claim, Entries: l.entries}
 	l.mu.Unlock()
 	store := leasehold.NewStore(kubernetes.NewForConfigOrDie(parent.Config()), leasehold.Config{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Clock: parent.Clock, Log: zap.NewNop(),

@@ -29,8 +29,8 @@ var mutations = []struct {
 	{
 		"a root is assigned before its children are moved", "family_mover.go",
 		"	lists := f.listChildren(", "	for _, m := range b.moves {\n		m.decision.Record.ChildFloor = " +
-			"map[string]string{\"pods\": \"\"}\n		_ = f.assigner.patch(ctx, m.root, m.decision)\n	}\n	lists := " +
-			"f.listChildren(",
+			"map[string]string{\"pods\": \"\"}\n		_ = f.assigner.patch(ctx, m.root, m.decision)\n	}\n" +
+			"	lists := f.listChildren(",
 		"does not see child", "",
 	},
 	{

@@ -69,8 +69,9 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAPageOfAProxyDoesNotProveThatAnObjectIsNew",
 	},
 	{
-		Name: "objects are assigned among the living before the history says so", File: "internal/membership/planner.go",
-		Old: "if len(living) > 0 && len(living) < len(m) {", New: "if false {",
+		Name: "objects are assigned among the living before the history says so",
+		File: "internal/membership/planner.go",
+		Old:  "if len(living) > 0 && len(living) < len(m) {", New: "if false {",
 		Caught: "TestTheHistoryHasTheLivingAmongWhomNewObjectsAreAssigned",
 	},
 	{
@@ -130,7 +131,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an object is patched while the API server may carry out a patch that was given up", File: "assign.go",
-		Old: "now = now.Add(kube.RequestTimeout)", New: "_ = now", Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
+		Old: "now = now.Add(kube.RequestTimeout)", New: "_ = now",
+		Caught: "TestFirstAttemptsThatHangDelayOthersForSeconds",
 	},
 	{
 		Name: "slow requests are given up", File: "queue.go",
@@ -221,8 +223,9 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestALostHistoryIsRecalledWhereAResourceCannotBeListed",
 	},
 	{
-		Name: "nothing is asked about former members before somebody has to know", File: "internal/membership/planner.go",
-		Old: "	all.Go(func() { p.resolveFormerMembers(ctx) })\n", New: "",
+		Name: "nothing is asked about former members before somebody has to know",
+		File: "internal/membership/planner.go",
+		Old:  "	all.Go(func() { p.resolveFormerMembers(ctx) })\n", New: "",
 		Caught: "TestANewObjectDoesNotWaitForTheProofThatAShardIsGone",
 	},
 	{

@@ -248,8 +248,8 @@ func (c PolicyConfig) validate() error {
 	}
 	review.Value("PolicyName", c.PolicyName, validation.IsDNS1123Subdomain(c.PolicyName))
 	if len(c.Rules) == 0 {
-		const rule = "must be set with DenyWithoutLease, which denies them to all users (got none)"
-		review.Add(errors.New("Rules: " + rule))
+		review.Add(errors.New(
+			"Rules: must be set with DenyWithoutLease, which denies them to all users (got none)"))
 	}
 	review.Add(incomplete("Rules", c.Rules)...)
 	review.Add(incomplete("Exempt", c.Exempt)...)
