@@ -55,12 +55,12 @@ var mutations = []struct {
 		"Deletions",
 	},
 	{
-		"loss is ignored until the deadline", "leasehold/watch.go",
+		"loss is ignored until the deadline", "leasehold/foreign_writes.go",
 		"	h.Term.lose(cause, r.Holder()) //", "	if cause != nil {\n		return nil\n	}\n	//",
 		"Elections",
 	},
 	{
-		"an event older than our write is believed", "leasehold/watch.go",
+		"an event older than our write is believed", "leasehold/foreign_writes.go",
 		"	case order > 0:\n", "	default:\n",
 		"Elections",
 	},

@@ -26,7 +26,7 @@ var mutations = []mutation.Mutation{
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{
-		Name: "an older deletion ends the term", File: "watch.go",
+		Name: "an older deletion ends the term", File: "foreign_writes.go",
 		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
 	},
 	{

@@ -51,7 +51,7 @@ var mutations = []mutation.Mutation{
 		New: "_ = at", Caught: "TestPlugOfTwoNodes",
 	},
 	{
-		Name: "what is wrong is somebody else's", File: "node.go", Old: "return !given || e.value",
+		Name: "what is wrong is somebody else's", File: "resolve.go", Old: "return !given || e.value",
 		New:    "return given && e.value",
 		Caught: "TestMostSpecificObjectIsUsed",
 	},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bellwether-k8s/bellwether/internal/fencing/nodeplan"
 )
 
 // Node has the facts about a node that a configuration can use.
@@ -82,35 +81,6 @@ func (n Node) typeObject() string {
 		return ""
 	}
 	return typePrefix + strings.ReplaceAll(strings.ToLower(n.Type), "_", "-")
-}
-
-// find sets the object of the node: the most specific one that exists, whatever its content.
-func (s *subject) find() {
-	own, former, byType := nodePrefix+s.node.Name, objectPrefix+s.node.Name, s.node.typeObject()
-	switch hasFormer := s.from.has(former) && s.owns(former); {
-	case s.from.has(own):
-		s.object = own
-		if hasFormer {
-			s.problem(place{object: own}, "node must have one object of its own", former)
-		}
-	case hasFormer:
-		s.object = former
-	case s.from.has(byType):
-		s.object, s.general = byType, true
-	default:
-		s.object, s.general = nodeplan.BuiltIn, true
-	}
-}
-
-// owns reports whether an object with the former name is that of the node, even if its content is
-// wrong, because a more general object would apply otherwise. If the name can also be that of another
-// node's or a type's object, node_name decides.
-func (s *subject) owns(name string) bool {
-	if !strings.HasPrefix(name, nodePrefix) && !strings.HasPrefix(name, typePrefix) {
-		return true
-	}
-	e, given := byKey(s.from.text(name, settingsKey).entries)["node_name"]
-	return !given || e.value == s.node.Name // without a name, its node would be unknown
 }
 
 // readObject reads everything in the object of the node.
