@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
 )
 
 // Node has the facts about a node that a configuration can use.
