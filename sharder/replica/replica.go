@@ -175,6 +175,9 @@ func clients(config *rest.Config) (kubernetes.Interface, metadata.Interface, err
 // server refuses what it needs, or leading ends early, work's context ends, and Run returns that
 // error as well.
 func (r *Replica) Run(ctx context.Context, work, leading func(ctx context.Context) error) error {
+	if r.Lease == nil || r.Shard == nil || r.Elector == nil || r.Sharder == nil {
+		return errors.New("replica: Lease, Shard, Elector and Sharder must not be nil")
+	}
 	return r.run(ctx, r.Elector.Run, func(ctx context.Context) error {
 		defer r.keepChecking(ctx)()
 		return work(ctx)

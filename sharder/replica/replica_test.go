@@ -292,3 +292,8 @@ func TestAReplicaThatWorksOnNothingIsNotReady(t *testing.T) {
 		assert.NoError(t, <-ended)
 	})
 }
+
+func TestAReplicaIsWhole(t *testing.T) {
+	err := (&replica.Replica{}).Run(t.Context(), func(context.Context) error { return nil }, nil)
+	assert.EqualError(t, err, "replica: Lease, Shard, Elector and Sharder must not be nil")
+}
