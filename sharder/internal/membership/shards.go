@@ -59,10 +59,12 @@ func (s *Shards) leases() coordinationclient.LeaseInterface {
 	return s.config.Kube.CoordinationV1().Leases(s.config.Namespace)
 }
 
-// lock locks mu, and returns the present time.
+// lock locks mu, and returns the time before that: a clock that a process is stopped in, as in
+// simulations, must not be read under a lock for which others wait.
 func (s *Shards) lock() clock.Reading {
+	now := s.config.Clock.Now()
 	s.mu.Lock()
-	return s.config.Clock.Now()
+	return now
 }
 
 // List reads all Leases of the ring.
