@@ -36,33 +36,33 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 	for name, b := range breakings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t, plan{
+			c := newCluster(t, plan{
 				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []fault{renaming}, slowness: 3,
 				build: []string{"-overlay=" + b.overlay(t)},
 			}, seed(t))
-			stopReading := a.read()
+			stopReading := c.read()
 			began := time.Now()
-			for _, r := range a.replicas {
+			for _, r := range c.replicas {
 				r.start(newName)
 			}
-			a.users.populate(t.Context(), a.plan.objects)
+			c.users.populate(t.Context(), c.plan.objects)
 			// or until it is caught: after seconds or a minute, as chance and the machine will have
 			// it
-			a.torment(5 * time.Minute)
-			a.kill()
+			c.torment(5 * time.Minute)
+			c.kill()
 			stopReading()
-			breaches, err := a.judge.conclude()
+			breaches, err := c.judge.conclude()
 			require.NoError(t, err)
-			require.NotEmpty(t, breaches, "not caught: %s", a.report())
+			require.NotEmpty(t, breaches, "not caught: %s", c.report())
 			t.Logf("caught after %v: %s", time.Since(began).Round(100*time.Millisecond), breaches[0].text)
 		})
 	}
 }
 
 // kill ends all replicas.
-func (a *arena) kill() {
-	for _, r := range a.replicas {
-		assert.NoError(a.t, r.process.Kill())
+func (c *cluster) kill() {
+	for _, r := range c.replicas {
+		assert.NoError(c.t, r.process.Kill())
 		r.watched.Wait()
 	}
 }

@@ -45,57 +45,57 @@ func TestChaos(t *testing.T) {
 		p.rest, p.serverRest = 40*time.Second, time.Minute
 	}
 	began := time.Now()
-	a := newArena(t, p, seed(t))
-	stopReading := a.read()
+	c := newCluster(t, p, seed(t))
+	stopReading := c.read()
 	say := func(format string, args ...any) {
 		fmt.Printf("chaos: %v: %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 	}
-	for _, r := range a.replicas {
+	for _, r := range c.replicas {
 		r.start(newName)
 	}
-	a.users.populate(t.Context(), p.objects)
+	c.users.populate(t.Context(), p.objects)
 	say("%d objects are there", p.objects)
-	a.assertOrder(t.Context(), time.Minute)
+	c.assertOrder(t.Context(), time.Minute)
 	say("they are in order; things go wrong for %v", p.lasts)
 
 	go func() {
 		for pause(t.Context(), time.Minute) {
-			say("\n%s", a.report())
+			say("\n%s", c.report())
 		}
 	}()
-	a.torment(p.lasts)
-	stopKeeping := a.keep()
-	say("order again after %v", a.assertOrder(t.Context(), settling).Round(time.Millisecond))
+	c.torment(p.lasts)
+	stopKeeping := c.keep()
+	say("order again after %v", c.assertOrder(t.Context(), settling).Round(time.Millisecond))
 	stopKeeping()
-	a.end()
+	c.end()
 	stopReading()
-	breaches, err := a.judge.conclude()
-	say("\n%s", a.report())
+	breaches, err := c.judge.conclude()
+	say("\n%s", c.report())
 	require.NoError(t, err)
 	for _, breach := range breaches {
-		assert.Fail(t, "violation", "%s  logs:\n%s", breach.text, a.saidOf(breach.object))
+		assert.Fail(t, "violation", "%s  logs:\n%s", breach.text, c.saidOf(breach.object))
 	}
-	a.requireJudged()
+	c.requireJudged()
 }
 
 // end ends all replicas in good order.
-func (a *arena) end() {
-	for _, r := range a.replicas {
+func (c *cluster) end() {
+	for _, r := range c.replicas {
 		_ = r.process.Terminate()
 	}
-	for _, r := range a.replicas {
-		assert.True(a.t, r.awaitEnd(endPatience), "a replica does not end")
+	for _, r := range c.replicas {
+		assert.True(c.t, r.awaitEnd(endPatience), "a replica does not end")
 	}
 }
 
 // requireJudged fails if the referees have seen too little to mean anything. The audit log lacks
 // the lines that an API server had not written when it was killed.
-func (a *arena) requireJudged() {
-	a.t.Helper()
-	j := a.judge
-	require.Greater(a.t, j.exclusion.begun, len(a.users.names), "pieces of work")
-	require.Greater(a.t, j.ownership.signed, len(a.users.names), "writes")
-	require.Greater(a.t, j.ownership.audited*100, j.ownership.signed*95, "writes in the audit log, in percent of all")
-	require.Positive(a.t, j.moves)
-	require.Empty(a.t, j.ownership.waiting, "audited, and never stored")
+func (c *cluster) requireJudged() {
+	c.t.Helper()
+	j := c.judge
+	require.Greater(c.t, j.exclusion.begun, len(c.users.names), "pieces of work")
+	require.Greater(c.t, j.ownership.signed, len(c.users.names), "writes")
+	require.Greater(c.t, j.ownership.audited*100, j.ownership.signed*95, "writes in the audit log, in percent of all")
+	require.Positive(c.t, j.moves)
+	require.Empty(c.t, j.ownership.waiting, "audited, and never stored")
 }

@@ -48,13 +48,13 @@ func faults() []fault {
 	}
 	all := []fault{
 		{"kill -9", func(ctx context.Context, r *replica) {
-			assert.NoError(r.a.t, r.process.Kill())
+			assert.NoError(r.c.t, r.process.Kill())
 			r.watched.Wait()
 			pause(ctx, between(r.random, 0, longMax))
 			r.start(revival(r.random.IntN(int(revivals))))
 		}},
 		{"kill -9, back at once", func(_ context.Context, r *replica) {
-			assert.NoError(r.a.t, r.process.Kill())
+			assert.NoError(r.c.t, r.process.Kill())
 			r.watched.Wait()
 			r.start(samePod)
 		}},
@@ -72,7 +72,7 @@ func faults() []fault {
 		}},
 		{"SIGTERM, then the same name", func(_ context.Context, r *replica) { r.terminate(newPod) }},
 		{"kill -9, and a new name at once", func(_ context.Context, r *replica) {
-			assert.NoError(r.a.t, r.process.Kill())
+			assert.NoError(r.c.t, r.process.Kill())
 			r.watched.Wait()
 			r.start(newName)
 		}},
@@ -86,40 +86,40 @@ func faults() []fault {
 // terminate has a process end in good order, and starts another.
 func (r *replica) terminate(how revival) {
 	if r.process.Terminate() == nil && !r.awaitEnd(endPatience) {
-		r.a.count("SIGTERM, then killed because it took too long")
+		r.c.count("SIGTERM, then killed because it took too long")
 	}
 	r.watched.Wait()
 	r.start(how)
 }
 
 // serverFaults happen to the control plane.
-func (a *arena) serverFaults() []func(context.Context) {
+func (c *cluster) serverFaults() []func(context.Context) {
 	restart := func(name string, server *e2e.Process, end func(*e2e.Process) error) func(context.Context) {
 		return func(ctx context.Context) {
-			a.count(name)
+			c.count(name)
 			_ = end(server)
 			stopping, cancel := context.WithTimeout(ctx, 5*time.Second)
 			_, _ = server.Wait(stopping)
 			cancel()
-			pause(ctx, between(a.random, 0, time.Second))
-			assert.NoError(a.t, server.Restart())
+			pause(ctx, between(c.random, 0, time.Second))
+			assert.NoError(c.t, server.Restart())
 		}
 	}
 	return []func(context.Context){
-		restart("API server killed", a.cp.APIServer, (*e2e.Process).Kill),
-		restart("API server restarted", a.cp.APIServer, (*e2e.Process).Terminate),
-		restart("etcd killed", a.cp.Etcd, (*e2e.Process).Kill),
-		restart("etcd restarted", a.cp.Etcd, (*e2e.Process).Terminate),
+		restart("API server killed", c.cp.APIServer, (*e2e.Process).Kill),
+		restart("API server restarted", c.cp.APIServer, (*e2e.Process).Terminate),
+		restart("etcd killed", c.cp.Etcd, (*e2e.Process).Kill),
+		restart("etcd restarted", c.cp.Etcd, (*e2e.Process).Terminate),
 	}
 }
 
 // sufferServers lets one fault after another happen to the control plane, until ctx has ended, and
 // has it ready then.
-func (a *arena) sufferServers(ctx context.Context) {
-	deck := newDeck(a.random, a.serverFaults())
-	for pause(ctx, between(a.random, a.plan.serverRest/3, a.plan.serverRest)) {
+func (c *cluster) sufferServers(ctx context.Context) {
+	deck := newDeck(c.random, c.serverFaults())
+	for pause(ctx, between(c.random, c.plan.serverRest/3, c.plan.serverRest)) {
 		deck.draw()(ctx)
-		a.requireReady(ctx)
+		c.requireReady(ctx)
 	}
 }
 

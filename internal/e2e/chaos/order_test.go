@@ -77,10 +77,10 @@ func checksum(data map[string]string) string {
 }
 
 // disorders returns the objects with what is wrong with them, and the number of objects.
-func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
+func (c *cluster) disorders(ctx context.Context) (wrong map[types.UID]string, objects int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := a.client.CoordinationV1().Leases(a.namespace).List(ctx,
+	list, err := c.client.CoordinationV1().Leases(c.namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: shardstate.Selector(ringName).String()})
 	if err != nil {
 		return nil, 0, err
@@ -89,11 +89,11 @@ func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, obje
 	for i := range list.Items {
 		leases[list.Items[i].Name] = &list.Items[i]
 	}
-	all, err := a.users.objects.List(ctx, metav1.ListOptions{LabelSelector: wantedLabel})
+	all, err := c.users.objects.List(ctx, metav1.ListOptions{LabelSelector: wantedLabel})
 	if err != nil {
 		return nil, 0, err
 	}
-	below, err := a.users.secrets.List(ctx, metav1.ListOptions{LabelSelector: parentLabel})
+	below, err := c.users.secrets.List(ctx, metav1.ListOptions{LabelSelector: parentLabel})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -102,7 +102,7 @@ func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, obje
 		parent := types.UID(c.Labels[parentLabel])
 		children[parent] = append(children[parent], c)
 	}
-	alive, wrong := a.alive(), map[types.UID]string{}
+	alive, wrong := c.alive(), map[types.UID]string{}
 	for i := range all.Items {
 		m := &all.Items[i]
 		problem := disorder(m, alive, leases)
@@ -117,21 +117,21 @@ func (a *arena) disorders(ctx context.Context) (wrong map[types.UID]string, obje
 }
 
 // assertOrder waits until everything is in order, and returns how long that took.
-func (a *arena) assertOrder(ctx context.Context, within time.Duration) time.Duration {
+func (c *cluster) assertOrder(ctx context.Context, within time.Duration) time.Duration {
 	began := time.Now()
 	for {
-		wrong, objects, err := a.disorders(ctx)
+		wrong, objects, err := c.disorders(ctx)
 		took := time.Since(began)
 		if err == nil && len(wrong) == 0 && objects > 0 {
 			return took
 		}
 		if took > within || ctx.Err() != nil {
 			for uid, problem := range wrong {
-				a.judge.mu.Lock()
-				a.judge.breached(uid, "not in order: "+problem)
-				a.judge.mu.Unlock()
+				c.judge.mu.Lock()
+				c.judge.breached(uid, "not in order: "+problem)
+				c.judge.mu.Unlock()
 			}
-			assert.Fail(a.t, "not in order", "after %v: %v; %d of %d objects", took, err, len(wrong), objects)
+			assert.Fail(c.t, "not in order", "after %v: %v; %d of %d objects", took, err, len(wrong), objects)
 			return took
 		}
 		pause(ctx, 250*time.Millisecond)

@@ -20,7 +20,7 @@ import (
 // replica is a place where processes run one after another, like those of a Deployment or a
 // StatefulSet. It belongs to one goroutine, except alive.
 type replica struct {
-	a      *arena
+	c      *cluster
 	index  int
 	random *rand.Rand
 	proxy  *e2e.Proxy
@@ -43,11 +43,11 @@ const (
 	revivals
 )
 
-func (a *arena) newReplica(index int) *replica {
-	a.t.Helper()
-	proxy, err := a.cp.Proxy()
-	require.NoError(a.t, err)
-	return &replica{a: a, index: index, random: a.randomness(uint64(index) + 1), proxy: proxy}
+func (c *cluster) newReplica(index int) *replica {
+	c.t.Helper()
+	proxy, err := c.cp.Proxy()
+	require.NoError(c.t, err)
+	return &replica{c: c, index: index, random: c.randomness(uint64(index) + 1), proxy: proxy}
 }
 
 // start starts a process.
@@ -62,21 +62,21 @@ func (r *replica) start(how revival) {
 	r.run++
 	name := fmt.Sprintf("s%d-%d", r.index, r.generation)
 	process := fmt.Sprintf("%s-%d", name, r.run)
-	path := filepath.Join(r.a.cp.Dir, process+".journal")
-	r.a.judge.follow(process, name, path)
-	p, err := r.a.cp.Run(e2e.Command{
-		Name: process, Path: r.a.program,
+	path := filepath.Join(r.c.cp.Dir, process+".journal")
+	r.c.judge.follow(process, name, path)
+	p, err := r.c.cp.Run(e2e.Command{
+		Name: process, Path: r.c.program,
 		Args: []string{
-			"-namespace", r.a.namespace, "-ring", ringName, "-identity", name, "-incarnation",
+			"-namespace", r.c.namespace, "-ring", ringName, "-identity", name, "-incarnation",
 			fmt.Sprintf("pod-%d-%d", r.index, r.pod),
-			"-kubeconfig", r.a.kubeconfig(r.proxy, name), "-work-kubeconfig",
-			r.a.kubeconfig(r.proxy, name+workUser, workGroup),
+			"-kubeconfig", r.c.kubeconfig(r.proxy, name), "-work-kubeconfig",
+			r.c.kubeconfig(r.proxy, name+workUser, workGroup),
 			"-journal", path, "-lease-duration", leaseDuration.String(), "-kernel-deadline",
 			"-scan-interval", scanInterval.String(), "-gc-period", gcPeriod.String(),
-			"-slowness", fmt.Sprint(r.a.plan.slowness),
+			"-slowness", fmt.Sprint(r.c.plan.slowness),
 		},
 	})
-	if !assert.NoError(r.a.t, err) {
+	if !assert.NoError(r.c.t, err) {
 		return
 	}
 	r.process = p
@@ -86,8 +86,8 @@ func (r *replica) start(how revival) {
 
 // watch tells the judge of the end of a process.
 func (r *replica) watch(name string, p *e2e.Process) {
-	exit, err := p.Wait(context.WithoutCancel(r.a.t.Context()))
-	if !assert.NoError(r.a.t, err) {
+	exit, err := p.Wait(context.WithoutCancel(r.c.t.Context()))
+	if !assert.NoError(r.c.t, err) {
 		return
 	}
 	at := process.SinceBoot() - time.Since(exit.At)
@@ -96,13 +96,13 @@ func (r *replica) watch(name string, p *e2e.Process) {
 	if exit.Code == 0 {
 		why = release
 	}
-	r.a.judge.ended(name, at, why)
+	r.c.judge.ended(name, at, why)
 	if exit.Code != 0 && exit.Code != exitLost && exit.Signal != syscall.SIGKILL {
 		log, _ := os.ReadFile(p.Log())
-		r.a.judge.complain(fmt.Sprintf("%s failed: %s: %s", name, exit, log[max(0, len(log)-3000):]))
+		r.c.judge.complain(fmt.Sprintf("%s failed: %s: %s", name, exit, log[max(0, len(log)-3000):]))
 	}
-	r.a.count("ended: " + exit.String())
-	r.a.retire(p.Log())
+	r.c.count("ended: " + exit.String())
+	r.c.retire(p.Log())
 }
 
 // alive notes which shard runs.
@@ -122,11 +122,11 @@ func (r *replica) shard() string {
 // awaitEnd waits for the end of the process, and kills it if that takes too long. It reports
 // whether the process has ended by itself.
 func (r *replica) awaitEnd(patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.a.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.c.t.Context()), patience)
 	defer cancel()
 	_, err := r.process.Wait(ctx)
 	if err != nil {
-		assert.NoError(r.a.t, r.process.Kill())
+		assert.NoError(r.c.t, r.process.Kill())
 	}
 	r.watched.Wait()
 	return err == nil
@@ -158,9 +158,9 @@ func (r *replica) suffer(ctx context.Context, deck *deck[fault]) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(between(r.random, r.a.plan.rest/5, r.a.plan.rest)):
+		case <-time.After(between(r.random, r.c.plan.rest/5, r.c.plan.rest)):
 			f := deck.draw()
-			r.a.count(f.name)
+			r.c.count(f.name)
 			f.happen(ctx, r)
 		case <-r.process.Done(): // by something else that happened, to the API server
 			r.watched.Wait()

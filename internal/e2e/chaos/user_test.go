@@ -26,7 +26,7 @@ const (
 
 // users change objects all the time, and know nothing of shards; or enough to do harm.
 type users struct {
-	a       *arena
+	c       *cluster
 	objects typedcorev1.ConfigMapInterface
 	secrets typedcorev1.SecretInterface // children
 
@@ -73,7 +73,7 @@ func (u *users) create(ctx context.Context) error {
 // vary creates an object or deletes one, so that there are always about as many.
 func (u *users) vary(ctx context.Context) error {
 	u.mu.Lock()
-	surplus := len(u.names) - u.a.plan.objects + u.random.IntN(20) - 10
+	surplus := len(u.names) - u.c.plan.objects + u.random.IntN(20) - 10
 	u.mu.Unlock()
 	if surplus > 0 {
 		return u.drop(ctx)
@@ -108,7 +108,7 @@ func (u *users) add(ctx context.Context, m *corev1.ConfigMap) error {
 
 // someShard returns the name of one that runs.
 func (u *users) someShard() string {
-	names := slices.Sorted(maps.Keys(u.a.alive()))
+	names := slices.Sorted(maps.Keys(u.c.alive()))
 	if len(names) == 0 {
 		return "none"
 	}
@@ -171,10 +171,10 @@ func (u *users) collect(ctx context.Context) {
 		}
 		u.mu.Unlock()
 		for _, g := range due {
-			u.a.judge.mu.Lock()
-			o := u.a.judge.ownership.objects[g.uid]
+			u.c.judge.mu.Lock()
+			o := u.c.judge.ownership.objects[g.uid]
 			deleted := o == nil || !o.deleted.IsZero()
-			u.a.judge.mu.Unlock()
+			u.c.judge.mu.Unlock()
 			if deleted {
 				_ = u.secrets.DeleteCollection(ctx, metav1.DeleteOptions{},
 					metav1.ListOptions{LabelSelector: parentLabel + "=" + string(g.uid)})
@@ -296,7 +296,7 @@ func (u *users) counted(name string, do func(context.Context) error) func(contex
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if do(ctx) == nil {
-			u.a.count(name)
+			u.c.count(name)
 		}
 	}
 }
@@ -312,7 +312,7 @@ func (u *users) populate(ctx context.Context, n int) {
 	for range 16 {
 		creating.Go(func() {
 			for range left {
-				assert.NoError(u.a.t, u.create(ctx))
+				assert.NoError(u.c.t, u.create(ctx))
 			}
 		})
 	}

@@ -56,8 +56,8 @@ type plan struct {
 	build []string
 }
 
-// arena is a control plane, the replicas, the users and the judge.
-type arena struct {
+// cluster is a control plane, the replicas, the users and the judge.
+type cluster struct {
 	t         testing.TB
 	plan      plan
 	seed      uint64
@@ -82,114 +82,114 @@ type log struct {
 	ended time.Time
 }
 
-// newArena returns one in which nothing happens yet.
-func newArena(t testing.TB, p plan, seed uint64) *arena {
+// newCluster returns one in which nothing happens yet.
+func newCluster(t testing.TB, p plan, seed uint64) *cluster {
 	t.Helper()
-	a := &arena{
+	c := &cluster{
 		t: t, plan: p, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{},
 		happened: map[string]int{},
 	}
-	a.random = a.randomness(0)
-	a.cp = e2e.Start(t, e2e.Options{AuditPolicy: auditPolicy})
+	c.random = c.randomness(0)
+	c.cp = e2e.Start(t, e2e.Options{AuditPolicy: auditPolicy})
 	var err error
-	a.client, err = kubernetes.NewForConfig(a.cp.Admin())
+	c.client, err = kubernetes.NewForConfig(c.cp.Admin())
 	require.NoError(t, err)
-	a.namespace, err = a.cp.Namespace(t.Context(), "chaos")
+	c.namespace, err = c.cp.Namespace(t.Context(), "chaos")
 	require.NoError(t, err)
-	a.program, err = a.cp.Program(t.Context(), "./replica", p.build...)
+	c.program, err = c.cp.Program(t.Context(), "./replica", p.build...)
 	require.NoError(t, err)
-	a.users = &users{
-		a: a, objects: a.client.CoreV1().ConfigMaps(a.namespace),
-		secrets: a.client.CoreV1().Secrets(a.namespace), random: a.randomness(100),
+	c.users = &users{
+		c: c, objects: c.client.CoreV1().ConfigMaps(c.namespace),
+		secrets: c.client.CoreV1().Secrets(c.namespace), random: c.randomness(100),
 	}
 	for i := range p.replicas {
-		a.replicas = append(a.replicas, a.newReplica(i))
+		c.replicas = append(c.replicas, c.newReplica(i))
 	}
-	return a
+	return c
 }
 
 // randomness returns a source of random numbers for one actor.
-func (a *arena) randomness(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(a.seed, stream)) }
+func (c *cluster) randomness(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.seed, stream)) }
 
 // read has the judge read, until stop is called, which returns when everything has been read that
 // was written before.
-func (a *arena) read() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(a.t.Context()))
-	a.reading.Go(func() {
-		assert.NoError(a.t, a.cp.Versions(ctx, a.namespace, []string{"configmaps", "secrets"}, a.judge.see))
+func (c *cluster) read() (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	c.reading.Go(func() {
+		assert.NoError(c.t, c.cp.Versions(ctx, c.namespace, []string{"configmaps", "secrets"}, c.judge.see))
 	})
-	a.reading.Go(func() { a.compact(ctx) })
-	a.reading.Go(func() {
+	c.reading.Go(func() { c.compact(ctx) })
+	c.reading.Go(func() {
 		forgotten := time.Now()
 		for pause(ctx, 50*time.Millisecond) {
-			a.judge.digest(a.cp)
+			c.judge.digest(c.cp)
 			if time.Since(forgotten) > 10*time.Second {
-				a.judge.forget()
-				a.retireLogs(5 * time.Minute)
+				c.judge.forget()
+				c.retireLogs(5 * time.Minute)
 				forgotten = time.Now()
 			}
 		}
 	})
 	return func() {
-		defer a.reading.Wait()
+		defer c.reading.Wait()
 		defer cancel()
-		marker, err := a.users.objects.Create(ctx,
+		marker, err := c.users.objects.Create(ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "marker-"}}, metav1.CreateOptions{})
-		require.NoError(a.t, err)
+		require.NoError(c.t, err)
 		last, err := strconv.ParseInt(marker.ResourceVersion, 10, 64)
-		require.NoError(a.t, err)
-		require.Eventually(a.t, func() bool { return a.judge.latest() >= last }, time.Minute, 50*time.Millisecond,
+		require.NoError(c.t, err)
+		require.Eventually(c.t, func() bool { return c.judge.latest() >= last }, time.Minute, 50*time.Millisecond,
 			"the versions are not read to the end")
-		a.judge.digest(a.cp)
+		c.judge.digest(c.cp)
 	}
 }
 
 // compact makes etcd forget versions that the judge read some time ago, until ctx ends.
-func (a *arena) compact(ctx context.Context) {
+func (c *cluster) compact(ctx context.Context) {
 	var read int64
 	for pause(ctx, compactEvery) {
-		if read > 0 && a.cp.CompactTo(ctx, read) == nil {
+		if read > 0 && c.cp.CompactTo(ctx, read) == nil {
 			// or the next time: etcd may be down, or the API server have been faster
-			a.count("etcd compacted")
+			c.count("etcd compacted")
 		}
-		read = a.judge.latest()
+		read = c.judge.latest()
 	}
 }
 
 // kubeconfig returns the kubeconfig of a user behind a proxy.
-func (a *arena) kubeconfig(proxy *e2e.Proxy, user string, groups ...string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	path, ok := a.kubeconfigs[user]
+func (c *cluster) kubeconfig(proxy *e2e.Proxy, user string, groups ...string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path, ok := c.kubeconfigs[user]
 	if !ok {
 		var err error
-		path, err = a.cp.Kubeconfig(proxy.Config(a.cp.User(user, append(groups, "system:masters")...)))
-		assert.NoError(a.t, err)
-		a.kubeconfigs[user] = path
+		path, err = c.cp.Kubeconfig(proxy.Config(c.cp.User(user, append(groups, "system:masters")...)))
+		assert.NoError(c.t, err)
+		c.kubeconfigs[user] = path
 	}
 	return path
 }
 
 // count counts an event.
-func (a *arena) count(what string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.happened[what]++
+func (c *cluster) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.happened[what]++
 }
 
 // retire has a log removed later, when it is no longer needed.
-func (a *arena) retire(path string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.logs = append(a.logs, log{path, time.Now()})
+func (c *cluster) retire(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = append(c.logs, log{path, time.Now()})
 }
 
 // retireLogs removes old logs, unless something has gone wrong.
-func (a *arena) retireLogs(age time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.logs = slices.DeleteFunc(a.logs, func(l log) bool {
-		if a.breached() || time.Since(l.ended) < age {
+func (c *cluster) retireLogs(age time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.logs = slices.DeleteFunc(c.logs, func(l log) bool {
+		if c.breached() || time.Since(l.ended) < age {
 			return false
 		}
 		_ = os.Remove(l.path)
@@ -198,13 +198,13 @@ func (a *arena) retireLogs(age time.Duration) {
 }
 
 // saidOf returns the lines about an object in the existing logs of replicas.
-func (a *arena) saidOf(object string) string {
+func (c *cluster) saidOf(object string) string {
 	var said strings.Builder
-	paths, err := filepath.Glob(filepath.Join(a.cp.Dir, "s*-*-*.log"))
-	assert.NoError(a.t, err)
+	paths, err := filepath.Glob(filepath.Join(c.cp.Dir, "s*-*-*.log"))
+	assert.NoError(c.t, err)
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		assert.NoError(a.t, err)
+		assert.NoError(c.t, err)
 		for line := range strings.Lines(string(text)) {
 			if object != "" && strings.Contains(line, object) {
 				fmt.Fprintf(&said, "    %s: %s", filepath.Base(path), line)
@@ -215,19 +215,19 @@ func (a *arena) saidOf(object string) string {
 }
 
 // breached says whether a referee has seen a violation.
-func (a *arena) breached() bool {
+func (c *cluster) breached() bool {
 	select {
-	case <-a.judge.breach:
+	case <-c.judge.breach:
 		return true
 	default:
-		return a.t.Failed()
+		return c.t.Failed()
 	}
 }
 
 // alive returns the shards that run.
-func (a *arena) alive() map[string]bool {
+func (c *cluster) alive() map[string]bool {
 	alive := map[string]bool{}
-	for _, r := range a.replicas {
+	for _, r := range c.replicas {
 		if name := r.shard(); name != "" {
 			alive[name] = true
 		}
@@ -236,10 +236,10 @@ func (a *arena) alive() map[string]bool {
 }
 
 // keep has all replicas running, without faults, until stop is called.
-func (a *arena) keep() (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(a.t.Context()))
+func (c *cluster) keep() (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	var keeping sync.WaitGroup
-	for _, r := range a.replicas {
+	for _, r := range c.replicas {
 		keeping.Go(func() { r.keep(ctx) })
 	}
 	return func() {
@@ -248,48 +248,48 @@ func (a *arena) keep() (stop func()) {
 	}
 }
 
-func (a *arena) requireReady(ctx context.Context) {
+func (c *cluster) requireReady(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	assert.NoError(a.t, a.cp.Ready(ctx))
+	assert.NoError(c.t, c.cp.Ready(ctx))
 }
 
 // torment has everything go wrong for a while, or until a referee sees a violation, and heals it
 // then.
-func (a *arena) torment(lasts time.Duration) {
-	ctx, cancel := context.WithTimeout(a.t.Context(), lasts)
+func (c *cluster) torment(lasts time.Duration) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), lasts)
 	defer cancel()
 	go func() {
 		select {
-		case <-a.judge.breach:
+		case <-c.judge.breach:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	var all sync.WaitGroup
-	shared := newDeck(a.randomness(200), a.plan.faults)
-	for _, r := range a.replicas {
+	shared := newDeck(c.randomness(200), c.plan.faults)
+	for _, r := range c.replicas {
 		all.Go(func() { r.suffer(ctx, shared) })
 	}
-	if a.plan.serverRest > 0 {
-		all.Go(func() { a.sufferServers(ctx) })
+	if c.plan.serverRest > 0 {
+		all.Go(func() { c.sufferServers(ctx) })
 	}
 	const hands = 4
 	for i := range hands {
-		all.Go(func() { a.users.carryOn(ctx, a.randomness(uint64(300+i)), max(1, a.plan.rate/hands)) })
+		all.Go(func() { c.users.carryOn(ctx, c.randomness(uint64(300+i)), max(1, c.plan.rate/hands)) })
 	}
-	all.Go(func() { a.users.meddle(ctx, a.randomness(400), max(1, a.plan.rate/4)) })
-	all.Go(func() { a.users.collect(ctx) })
+	all.Go(func() { c.users.meddle(ctx, c.randomness(400), max(1, c.plan.rate/4)) })
+	all.Go(func() { c.users.collect(ctx) })
 	all.Wait()
 }
 
 // report returns the counted events.
-func (a *arena) report() string {
-	a.mu.Lock()
+func (c *cluster) report() string {
+	c.mu.Lock()
 	var happened []string
-	for _, what := range slices.Sorted(maps.Keys(a.happened)) {
-		happened = append(happened, fmt.Sprintf("  %5d %s", a.happened[what], what))
+	for _, what := range slices.Sorted(maps.Keys(c.happened)) {
+		happened = append(happened, fmt.Sprintf("  %5d %s", c.happened[what], what))
 	}
-	a.mu.Unlock()
-	return strings.Join(happened, "\n") + "\n" + a.judge.report()
+	c.mu.Unlock()
+	return strings.Join(happened, "\n") + "\n" + c.judge.report()
 }
