@@ -43,7 +43,7 @@ func inBoth(t *testing.T, test func(t *testing.T, args ...string)) {
 
 func TestInstancesComeAndGo(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, args...)
+		f := newCluster(t, shared, args...)
 		a, b, c := f.start("a", first), f.start("b", second), f.start("c", third)
 		f.requirePublished(first, second, third)
 
@@ -80,16 +80,16 @@ func TestInstancesComeAndGo(t *testing.T) {
 
 func TestStoppedInstanceComesBack(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, args...)
-		f.start("a", first)
-		b := f.start("b", second)
-		f.requirePublished(first, second)
-		since := f.seen.Mark()
+		c := newCluster(t, shared, args...)
+		c.start("a", first)
+		b := c.start("b", second)
+		c.requirePublished(first, second)
+		since := c.seen.Mark()
 		require.NoError(t, b.Pause())
-		f.requirePublished(first)
+		c.requirePublished(first)
 		require.NoError(t, b.Resume())
-		f.requirePublished(first, second)
-		f.assertAlways(since(), first)
+		c.requirePublished(first, second)
+		c.assertAlways(since(), first)
 	})
 }
 
@@ -104,15 +104,15 @@ func requireReady(t *testing.T, cp *e2e.ControlPlane) {
 func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	t.Parallel()
 	cp := e2e.Start(t, e2e.Options{})
-	fleets := []*fleet{newFleet(t, cp), newFleet(t, cp, "-leases")}
+	clusters := []*cluster{newCluster(t, cp), newCluster(t, cp, "-leases")}
 	var all []*e2e.Process
-	for _, f := range fleets {
-		all = append(all, f.start("a", first), f.start("b", second), f.start("c", third))
+	for _, c := range clusters {
+		all = append(all, c.start("a", first), c.start("b", second), c.start("c", third))
 	}
-	for _, f := range fleets {
-		f.requirePublished(first, second, third)
+	for _, c := range clusters {
+		c.requirePublished(first, second, third)
 	}
-	since := []func() [][]string{fleets[0].seen.Mark(), fleets[1].seen.Mark()}
+	since := []func() [][]string{clusters[0].seen.Mark(), clusters[1].seen.Mark()}
 	require.NoError(t, cp.APIServer.Restart())
 	requireReady(t, cp)
 	require.NoError(t, cp.APIServer.Kill())
@@ -120,67 +120,67 @@ func TestAPIServerOutageExpiresNoInstance(t *testing.T) {
 	<-away.C
 	require.NoError(t, cp.APIServer.Restart())
 	requireReady(t, cp)
-	for i, f := range fleets {
+	for i, c := range clusters {
 		resource := []string{"configmaps", "leases"}[i]
-		before := f.heartbeats(resource)
-		require.Eventually(t, func() bool { return f.heartbeats(resource) > before+3*12 }, patience, 10*poll,
+		before := c.heartbeats(resource)
+		require.Eventually(t, func() bool { return c.heartbeats(resource) > before+3*12 }, patience, 10*poll,
 			"no heartbeats")
-		f.assertAlways(since[i](), first, second, third)
-		assert.Equal(t, []string{first, second, third}, f.listed())
+		c.assertAlways(since[i](), first, second, third)
+		assert.Equal(t, []string{first, second, third}, c.listed())
 	}
 	for _, p := range all {
-		content := fleets[0].log(p)
+		content := clusters[0].log(p)
 		assert.NotContains(t, content, "removed an instance")
 	}
 }
 
 func TestExpireDurationIsSetAtRunTime(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, append(args, "-settings", "settings", "-expire-after", "1h", "-interval", "2s")...)
-		a, b := f.start("a", first), f.start("b", second)
-		f.requirePublished(first, second)
-		f.requireLog(a, "cannot use the settings, keeping the last expire-duration")
-		since := f.seen.Mark()
-		f.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
-		f.requireLog(a, `expiry changed	{"expire-duration": "15s"}`)
-		f.patchData("settings", `{"expire-duration":"garbage"}`)
-		f.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
-		f.patchData("settings", `{"expire-duration":null}`)
-		f.requireLog(a, "it has no key expire-duration")
-		f.requireLog(b, "it has no key expire-duration")
-		f.assertAlways(since(), first, second)
+		c := newCluster(t, shared, append(args, "-settings", "settings", "-expire-after", "1h", "-interval", "2s")...)
+		a, b := c.start("a", first), c.start("b", second)
+		c.requirePublished(first, second)
+		c.requireLog(a, "cannot use the settings, keeping the last expire-duration")
+		since := c.seen.Mark()
+		c.createConfigMap("settings", map[string]string{"expire-duration": "15s"})
+		c.requireLog(a, `expiry changed	{"expire-duration": "15s"}`)
+		c.patchData("settings", `{"expire-duration":"garbage"}`)
+		c.requireLog(a, `expire-duration: must be a duration such as 1m (got \"garbage\")`)
+		c.patchData("settings", `{"expire-duration":null}`)
+		c.requireLog(a, "it has no key expire-duration")
+		c.requireLog(b, "it has no key expire-duration")
+		c.assertAlways(since(), first, second)
 		require.NoError(t, b.Kill()) // in an hour, or 15 s
-		f.requirePublished(first)
+		c.requirePublished(first)
 	})
 }
 
 func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, append(args, "-publish-endpoints")...)
+		c := newCluster(t, shared, append(args, "-publish-endpoints")...)
 		both := []string{"-ports", "https:443,metrics:9090"}
-		f.start("a", first+",2001:db8::1", both...)
-		f.start("b", second+",2001:db8::2", both...)
-		other := f.start("c", second, "-ports", "https:8443")
+		c.start("a", first+",2001:db8::1", both...)
+		c.start("b", second+",2001:db8::2", both...)
+		other := c.start("c", second, "-ports", "https:8443")
 		want := []string{
 			first, first + ":9090/metrics", second, second + ":9090/metrics", second + ":8443/https",
 			"2001:db8::1", "[2001:db8::1]:9090/metrics", "2001:db8::2", "[2001:db8::2]:9090/metrics",
 		}
-		f.requirePublished(want...)
+		c.requirePublished(want...)
 		store := "configmaps"
 		if len(args) > 0 {
 			store = "leases"
 		}
 		requireBeats := func() {
-			beats := f.heartbeats(store)
-			require.Eventually(t, func() bool { return f.heartbeats(store) > beats+15 }, patience, 10*poll,
+			beats := c.heartbeats(store)
+			require.Eventually(t, func() bool { return c.heartbeats(store) > beats+15 }, patience, 10*poll,
 				"no heartbeats")
 		}
 		requireBeats() // the audit log and rounds that had begun before are behind
-		before := f.heartbeats("endpointslices")
+		before := c.heartbeats("endpointslices")
 		requireBeats()
-		assert.Equal(t, before, f.heartbeats("endpointslices"), "no instance fights for it")
-		f.requireEnd(other)
-		f.requirePublished(slices.DeleteFunc(want,
+		assert.Equal(t, before, c.heartbeats("endpointslices"), "no instance fights for it")
+		c.requireEnd(other)
+		c.requirePublished(slices.DeleteFunc(want,
 			func(e string) bool { return strings.HasSuffix(e, ":8443/https") })...)
 	})
 }
@@ -189,13 +189,13 @@ func TestDualStackAndTwoPortsOnOneAddress(t *testing.T) {
 // second one, and one if it is the same.
 func TestRestartWithAnotherPort(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, append(args, "-expire-after", "1h")...)
-		a := f.start("a", first, "-incarnation", "pod-a")
-		f.start("b", first, "-incarnation", "pod-b", "-ports", "https:8080")
-		f.requirePublished(first, first+":8080/https")
+		c := newCluster(t, shared, append(args, "-expire-after", "1h")...)
+		a := c.start("a", first, "-incarnation", "pod-a")
+		c.start("b", first, "-incarnation", "pod-b", "-ports", "https:8080")
+		c.requirePublished(first, first+":8080/https")
 		require.NoError(t, a.Kill())
-		f.start("c", first, "-incarnation", "pod-a", "-ports", "https:8443")
-		f.requirePublished(first+":8080/https", first+":8443/https") // it would expire in an hour
+		c.start("c", first, "-incarnation", "pod-a", "-ports", "https:8443")
+		c.requirePublished(first+":8080/https", first+":8443/https") // it would expire in an hour
 	})
 }
 
@@ -203,20 +203,20 @@ func TestRestartWithAnotherPort(t *testing.T) {
 // marked, and not that of instances.
 func TestNoMirroredDuplicates(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, shared, "-publish-endpoints")
-	f.start("a", first)
-	f.requirePublished(first)
-	f.start("b", second)
-	f.requirePublished(first, second)
+	c := newCluster(t, shared, "-publish-endpoints")
+	c.start("a", first)
+	c.requirePublished(first)
+	c.start("b", second)
+	c.requirePublished(first, second)
 	mirrored := func(namespace string) int {
-		list, err := f.client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{
+		list, err := c.client.DiscoveryV1().EndpointSlices(namespace).List(t.Context(), metav1.ListOptions{
 			LabelSelector: discoveryv1.LabelManagedBy + "=endpointslicemirroring-controller.k8s.io",
 		})
 		require.NoError(t, err)
 		return len(list.Items)
 	}
-	control := newFleet(t, shared)
-	_, err := f.client.CoreV1().Endpoints(control.namespace).Create(t.Context(),
+	control := newCluster(t, shared)
+	_, err := c.client.CoreV1().Endpoints(control.namespace).Create(t.Context(),
 		&corev1.Endpoints{ //nolint:staticcheck // the deprecated kind is what this is about
 			ObjectMeta: metav1.ObjectMeta{Name: "web"},
 			Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // see above
@@ -227,19 +227,19 @@ func TestNoMirroredDuplicates(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return mirrored(control.namespace) == 1 }, patience, poll,
 		"nothing is mirrored at all")
-	assert.Zero(t, mirrored(f.namespace))
+	assert.Zero(t, mirrored(c.namespace))
 	require.Eventually(t, func() bool { // they are written after the slices
-		e, err := f.client.CoreV1().Endpoints(f.namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		e, err := c.client.CoreV1().Endpoints(c.namespace).Get(t.Context(), "web", metav1.GetOptions{})
 		require.NoError(t, err)
 		return len(e.Subsets) == 1 && len(e.Subsets[0].Addresses) == 2
 	}, patience, poll, "not both are in the Endpoints")
-	assert.Zero(t, mirrored(f.namespace))
+	assert.Zero(t, mirrored(c.namespace))
 }
 
 func TestForeignSlicesAreLeftAlone(t *testing.T) {
 	inBoth(t, func(t *testing.T, args ...string) {
-		f := newFleet(t, shared, args...)
-		foreign, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Create(t.Context(),
+		c := newCluster(t, shared, args...)
+		foreign, err := c.client.DiscoveryV1().EndpointSlices(c.namespace).Create(t.Context(),
 			&discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Name: "web-ipv4-other", Labels: map[string]string{
 					discoveryv1.LabelServiceName: "web", discoveryv1.LabelManagedBy: "somebody.example.com",
@@ -248,11 +248,11 @@ func TestForeignSlicesAreLeftAlone(t *testing.T) {
 				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}},
 			}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		a, b := f.start("a", first), f.start("b", second)
-		f.requirePublished(first, second)
-		f.requireEnd(a)
-		f.requireEnd(b)
-		after, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).Get(t.Context(), foreign.Name,
+		a, b := c.start("a", first), c.start("b", second)
+		c.requirePublished(first, second)
+		c.requireEnd(a)
+		c.requireEnd(b)
+		after, err := c.client.DiscoveryV1().EndpointSlices(c.namespace).Get(t.Context(), foreign.Name,
 			metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, foreign.ResourceVersion, after.ResourceVersion)
@@ -261,13 +261,13 @@ func TestForeignSlicesAreLeftAlone(t *testing.T) {
 
 func TestSlicesGoWithTheirService(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, shared)
-	a := f.start("a", first)
-	f.requirePublished(first)
-	require.NoError(t, f.client.CoreV1().Services(f.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	f.requirePublished()
-	f.requireLog(a, "the Service does not exist")
-	f.requireEnd(a)
+	c := newCluster(t, shared)
+	a := c.start("a", first)
+	c.requirePublished(first)
+	require.NoError(t, c.client.CoreV1().Services(c.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	c.requirePublished()
+	c.requireLog(a, "the Service does not exist")
+	c.requireEnd(a)
 }
 
 // TestInstancesThatStartTogetherLoseNothing is about the first two of a Service, which find nothing
@@ -314,28 +314,28 @@ func TestInstancesThatStartTogetherLoseNothing(t *testing.T) {
 // remove.
 func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, shared)
+	c := newCluster(t, shared)
 	dead := map[string]string{}
 	for n := range 6000 {
 		key := fmt.Sprintf("ip-10-2-%d-%d-443", n/250, n%250)
 		dead[key] = `{"name":"https","port":443,"protocol":"TCP","creationTimestamp":"2026-11-21T10:00:00Z",` +
 			`"updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
-	f.createConfigMap("web-endpoints", dead)
+	c.createConfigMap("web-endpoints", dead)
 	// an interval is how long a round may take, and with so many it takes long
-	a := f.start("a", first, "-interval", "6s", "-expire-after", "18s")
-	f.requirePublished(first)
-	assert.Equal(t, 6000, strings.Count(f.log(a), "removed expired instance"))
+	a := c.start("a", first, "-interval", "6s", "-expire-after", "18s")
+	c.requirePublished(first)
+	assert.Equal(t, 6000, strings.Count(c.log(a), "removed expired instance"))
 }
 
 func TestDeadInstanceWhoseLeaseIsKeptStaysRemoved(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, shared, "-leases")
-	f.start("a", first)
-	b := f.start("b", second)
-	f.requirePublished(first, second)
-	leases := f.client.CoordinationV1().Leases(f.namespace)
-	name := f.namespace + ".web.ip-10-1-0-2-443"
+	c := newCluster(t, shared, "-leases")
+	c.start("a", first)
+	b := c.start("b", second)
+	c.requirePublished(first, second)
+	leases := c.client.CoordinationV1().Leases(c.namespace)
+	name := c.namespace + ".web.ip-10-1-0-2-443"
 	keep := func(finalizers string) {
 		_, err := leases.Patch(t.Context(), name, types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":`+finalizers+`}}`), metav1.PatchOptions{})
@@ -343,9 +343,9 @@ func TestDeadInstanceWhoseLeaseIsKeptStaysRemoved(t *testing.T) {
 	}
 	keep(`["example.org/keep"]`)
 	require.NoError(t, b.Kill())
-	f.requirePublished(first)
-	since, beats := f.seen.Mark(), f.heartbeats("leases")
-	require.Eventually(t, func() bool { return f.heartbeats("leases") > beats+int(2*expiry/interval) }, patience,
+	c.requirePublished(first)
+	since, beats := c.seen.Mark(), c.heartbeats("leases")
+	require.Eventually(t, func() bool { return c.heartbeats("leases") > beats+int(2*expiry/interval) }, patience,
 		10*poll)
 	for _, published := range since() {
 		assert.Equal(t, []string{first}, published)
@@ -354,81 +354,81 @@ func TestDeadInstanceWhoseLeaseIsKeptStaysRemoved(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotNil(t, l.DeletionTimestamp)
 
-	since = f.seen.Mark()
+	since = c.seen.Mark()
 	require.NoError(t, b.Restart()) // and refreshes what is being deleted
-	f.requirePublished(first, second)
+	c.requirePublished(first, second)
 	keep("null")
 	require.Eventually(t, func() bool {
 		next, err := leases.Get(t.Context(), name, metav1.GetOptions{})
 		return err == nil && next.UID != l.UID
 	}, patience, poll, "it registers again")
-	f.requirePublished(first, second)
-	f.assertAlways(since(), first)
+	c.requirePublished(first, second)
+	c.assertAlways(since(), first)
 }
 
 // The client is that of client-go by default, over HTTP/2.
 func TestForgottenConnectionIsLeft(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, shared)
+	c := newCluster(t, shared)
 	proxy, err := shared.Proxy()
 	require.NoError(t, err)
-	kubeconfig, err := shared.Kubeconfig(proxy.Config(shared.User(f.user())))
+	kubeconfig, err := shared.Kubeconfig(proxy.Config(shared.User(c.user())))
 	require.NoError(t, err)
-	f.start("a", first)
-	b := f.start("b", second, "-kubeconfig", kubeconfig)
-	f.requirePublished(first, second)
-	since := f.seen.Mark()
+	c.start("a", first)
+	b := c.start("b", second, "-kubeconfig", kubeconfig)
+	c.requirePublished(first, second)
+	since := c.seen.Mark()
 	proxy.BlackHoleConnections()
-	f.requireLog(b, "no answer within")
-	f.requireLog(b, "round succeeded again")
-	f.requirePublished(first, second)
-	f.assertAlways(since(), first, second)
+	c.requireLog(b, "no answer within")
+	c.requireLog(b, "round succeeded again")
+	c.requirePublished(first, second)
+	c.assertAlways(since(), first, second)
 }
 
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Parallel()
 	t.Run("full ConfigMap", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, shared)
-		f.start("a", first)
-		f.requirePublished(first)
-		f.patchData("web-endpoints", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 1<<20-200)))
-		b := f.start("b", second)
-		f.requireLog(b, "the store is full: it has 1048")
-		f.requireLog(b, "use a LeaseStore")
-		f.patchData("web-endpoints", `{"note":"not an instance"}`)
-		f.requirePublished(first, second)
-		f.requireLog(b, "ignoring malformed entry")
+		c := newCluster(t, shared)
+		c.start("a", first)
+		c.requirePublished(first)
+		c.patchData("web-endpoints", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 1<<20-200)))
+		b := c.start("b", second)
+		c.requireLog(b, "the store is full: it has 1048")
+		c.requireLog(b, "use a LeaseStore")
+		c.patchData("web-endpoints", `{"note":"not an instance"}`)
+		c.requirePublished(first, second)
+		c.requireLog(b, "ignoring malformed entry")
 	})
 	t.Run("ConfigMap that the server finds full", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, shared)
-		f.start("a", first)
-		f.requirePublished(first)
-		since := f.seen.Mark()
-		configMaps := f.client.CoreV1().ConfigMaps(f.namespace)
+		c := newCluster(t, shared)
+		c.start("a", first)
+		c.requirePublished(first)
+		since := c.seen.Mark()
+		configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
 		picture := base64.StdEncoding.EncodeToString(make([]byte, 1<<20-200)) // which instances do not count
 		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType,
 			[]byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		b := f.start("b", second)
-		f.requireLog(b,
-			"refresh this instance's entry in ConfigMap "+f.namespace+"/web-endpoints: endpoints: the store is full")
-		f.requireLog(b, "Too long: may not be more than 1048576 bytes")
-		beats := f.heartbeats("configmaps")
-		require.Eventually(t, func() bool { return f.heartbeats("configmaps") > beats+12 }, patience, 10*poll,
+		b := c.start("b", second)
+		c.requireLog(b,
+			"refresh this instance's entry in ConfigMap "+c.namespace+"/web-endpoints: endpoints: the store is full")
+		c.requireLog(b, "Too long: may not be more than 1048576 bytes")
+		beats := c.heartbeats("configmaps")
+		require.Eventually(t, func() bool { return c.heartbeats("configmaps") > beats+12 }, patience, 10*poll,
 			"who is in it cannot stay there")
-		assert.Equal(t, []string{first}, f.listed())
+		assert.Equal(t, []string{first}, c.listed())
 		_, err = configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":null}`),
 			metav1.PatchOptions{})
 		require.NoError(t, err)
-		f.requirePublished(first, second)
-		f.assertAlways(since(), first)
+		c.requirePublished(first, second)
+		c.assertAlways(since(), first)
 	})
 	t.Run("selector", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, shared)
-		_, err := f.client.CoreV1().Services(f.namespace).Create(t.Context(), &corev1.Service{
+		c := newCluster(t, shared)
+		_, err := c.client.CoreV1().Services(c.namespace).Create(t.Context(), &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "selecting"},
 			Spec: corev1.ServiceSpec{
 				Selector: map[string]string{"a": "b"},
@@ -436,23 +436,23 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 			},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
-		p := f.start("a", first, "-service", "selecting")
+		p := c.start("a", first, "-service", "selecting")
 		<-p.Done()
-		f.requireLog(p, "Service "+f.namespace+"/selecting: endpoints: the Service has a selector")
+		c.requireLog(p, "Service "+c.namespace+"/selecting: endpoints: the Service has a selector")
 	})
 	t.Run("family", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, shared)
-		p := f.start("a", "2001:db8::1,"+first)
-		f.requireLog(p, "Service "+f.namespace+"/web has no address of the family of 2001:db8::1: ")
+		c := newCluster(t, shared)
+		p := c.start("a", "2001:db8::1,"+first)
+		c.requireLog(p, "Service "+c.namespace+"/web has no address of the family of 2001:db8::1: ")
 	})
 	t.Run("no RBAC", func(t *testing.T) {
 		t.Parallel()
-		f := newFleet(t, shared)
+		c := newCluster(t, shared)
 		kubeconfig, err := shared.Kubeconfig(shared.User("powerless"))
 		require.NoError(t, err)
-		p := f.start("a", first, "-kubeconfig", kubeconfig)
-		f.requireLog(p, `not allowed to get ConfigMap `+f.namespace+`/web-endpoints: grant the verb \"get\" on `+
+		p := c.start("a", first, "-kubeconfig", kubeconfig)
+		c.requireLog(p, `not allowed to get ConfigMap `+c.namespace+`/web-endpoints: grant the verb \"get\" on `+
 			`resource configmaps`)
 	})
 }

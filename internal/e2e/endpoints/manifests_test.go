@@ -66,14 +66,14 @@ func TestManifests(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return slices.Equal(want, listed()) }, patience, poll, "never published %v",
 		want)
-	f := &fleet{t: t}
+	c := &cluster{t: t}
 	for _, p := range running {
-		f.requireEnd(p)
+		c.requireEnd(p)
 		for _, wrong := range []string{
 			"not allowed", "round failed in part, retrying",
 			"cannot use the settings, keeping the last expire-duration",
 		} {
-			assert.NotContains(t, f.log(p), wrong, "the Role is not enough")
+			assert.NotContains(t, c.log(p), wrong, "the Role is not enough")
 		}
 	}
 	assert.Empty(t, listed())

@@ -46,8 +46,8 @@ var rules = []rbacv1.PolicyRule{
 	},
 }
 
-// fleet is the instances of a Service, as processes, and every version of its slices that was seen.
-type fleet struct {
+// cluster is the instances of a Service, as processes, and every version of its slices that was seen.
+type cluster struct {
 	t         *testing.T
 	cp        *e2e.ControlPlane
 	namespace string
@@ -56,14 +56,14 @@ type fleet struct {
 	seen      *referee.Service
 }
 
-// newFleet creates a Service named web in a namespace of its own.
-func newFleet(t *testing.T, cp *e2e.ControlPlane, args ...string) *fleet {
+// newCluster creates a Service named web in a namespace of its own.
+func newCluster(t *testing.T, cp *e2e.ControlPlane, args ...string) *cluster {
 	t.Helper()
-	namespace, err := cp.Namespace(t.Context(), "fleet")
+	namespace, err := cp.Namespace(t.Context(), "cluster")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
-	f := &fleet{
+	c := &cluster{
 		t: t, cp: cp, namespace: namespace, client: client,
 		args: append([]string{
 			"-namespace", namespace, "-interval", interval.String(), "-expire-after",
@@ -78,105 +78,105 @@ func newFleet(t *testing.T, cp *e2e.ControlPlane, args ...string) *fleet {
 		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, cp.Grant(t.Context(), f.user(), namespace, rules...))
-	f.seen = referee.WatchService(t, client, namespace, "web")
-	return f
+	require.NoError(t, cp.Grant(t.Context(), c.user(), namespace, rules...))
+	c.seen = referee.WatchService(t, client, namespace, "web")
+	return c
 }
 
-func (f *fleet) user() string { return f.namespace + "-instance" }
+func (c *cluster) user() string { return c.namespace + "-instance" }
 
 // requirePublished waits until exactly that is published.
-func (f *fleet) requirePublished(want ...string) {
-	f.t.Helper()
+func (c *cluster) requirePublished(want ...string) {
+	c.t.Helper()
 	slices.Sort(want)
-	require.Eventually(f.t, func() bool { return slices.Equal(want, f.seen.Now()) }, patience, poll,
+	require.Eventually(c.t, func() bool { return slices.Equal(want, c.seen.Now()) }, patience, poll,
 		"never published %v", want)
 }
 
 // assertAlways checks that something was published all the time.
-func (f *fleet) assertAlways(history [][]string, want ...string) {
-	f.t.Helper()
+func (c *cluster) assertAlways(history [][]string, want ...string) {
+	c.t.Helper()
 	for _, h := range history {
-		assert.Subset(f.t, h, want)
+		assert.Subset(c.t, h, want)
 	}
 }
 
 // start starts an instance with an address.
-func (f *fleet) start(name, addresses string, args ...string) *e2e.Process {
-	f.t.Helper()
-	program, err := shared.Program(f.t.Context(), "./replica", e2e.Race()...)
-	require.NoError(f.t, err)
-	kubeconfig, err := f.cp.Kubeconfig(f.cp.User(f.user()))
-	require.NoError(f.t, err)
-	p, err := f.cp.Run(e2e.Command{
-		Name: f.namespace + "-" + name, Path: program,
-		Args: slices.Concat(f.args, []string{"-kubeconfig", kubeconfig, "-addresses", addresses}, args),
+func (c *cluster) start(name, addresses string, args ...string) *e2e.Process {
+	c.t.Helper()
+	program, err := shared.Program(c.t.Context(), "./replica", e2e.Race()...)
+	require.NoError(c.t, err)
+	kubeconfig, err := c.cp.Kubeconfig(c.cp.User(c.user()))
+	require.NoError(c.t, err)
+	p, err := c.cp.Run(e2e.Command{
+		Name: c.namespace + "-" + name, Path: program,
+		Args: slices.Concat(c.args, []string{"-kubeconfig", kubeconfig, "-addresses", addresses}, args),
 		// it otherwise waits a second before it lets a process exit
 		Env: []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
 	})
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = p.Kill() })
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
 
 // requireEnd tells an instance to end, and waits for it.
-func (f *fleet) requireEnd(p *e2e.Process) {
-	f.t.Helper()
-	require.NoError(f.t, p.Terminate())
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+func (c *cluster) requireEnd(p *e2e.Process) {
+	c.t.Helper()
+	require.NoError(c.t, p.Terminate())
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
-	require.NoError(f.t, err)
-	require.Zero(f.t, exit.Code, "%v: %s", exit, f.log(p))
+	require.NoError(c.t, err)
+	require.Zero(c.t, exit.Code, "%v: %s", exit, c.log(p))
 }
 
-func (f *fleet) log(p *e2e.Process) string {
-	f.t.Helper()
+func (c *cluster) log(p *e2e.Process) string {
+	c.t.Helper()
 	text, err := os.ReadFile(p.Log())
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	return string(text)
 }
 
-func (f *fleet) requireLog(p *e2e.Process, text string) {
-	f.t.Helper()
-	require.Eventually(f.t, func() bool { return strings.Contains(f.log(p), text) }, patience, poll, "never said %q",
+func (c *cluster) requireLog(p *e2e.Process, text string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool { return strings.Contains(c.log(p), text) }, patience, poll, "never said %q",
 		text)
 }
 
 // listed is what is published as the API server says at this moment.
-func (f *fleet) listed() []string {
-	f.t.Helper()
-	list, err := f.client.DiscoveryV1().EndpointSlices(f.namespace).List(f.t.Context(), metav1.ListOptions{
+func (c *cluster) listed() []string {
+	c.t.Helper()
+	list, err := c.client.DiscoveryV1().EndpointSlices(c.namespace).List(c.t.Context(), metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelManagedBy + "=" + endpoints.ManagedBy,
 	})
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	return referee.Published(list.Items...)
 }
 
 // patchData merges into the data of a ConfigMap.
-func (f *fleet) patchData(name, data string) {
-	f.t.Helper()
-	_, err := f.client.CoreV1().ConfigMaps(f.namespace).
-		Patch(f.t.Context(), name, types.MergePatchType, []byte(`{"data":`+data+`}`), metav1.PatchOptions{})
-	require.NoError(f.t, err)
+func (c *cluster) patchData(name, data string) {
+	c.t.Helper()
+	_, err := c.client.CoreV1().ConfigMaps(c.namespace).
+		Patch(c.t.Context(), name, types.MergePatchType, []byte(`{"data":`+data+`}`), metav1.PatchOptions{})
+	require.NoError(c.t, err)
 }
 
-func (f *fleet) createConfigMap(name string, data map[string]string) {
-	f.t.Helper()
-	_, err := f.client.CoreV1().ConfigMaps(f.namespace).
-		Create(f.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data},
+func (c *cluster) createConfigMap(name string, data map[string]string) {
+	c.t.Helper()
+	_, err := c.client.CoreV1().ConfigMaps(c.namespace).
+		Create(c.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data},
 			metav1.CreateOptions{})
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 }
 
 // heartbeats counts an instance's writes to the store.
-func (f *fleet) heartbeats(resource string) int {
-	f.t.Helper()
-	events, err := f.cp.Audit()
-	require.NoError(f.t, err)
+func (c *cluster) heartbeats(resource string) int {
+	c.t.Helper()
+	events, err := c.cp.Audit()
+	require.NoError(c.t, err)
 	n := 0
 	for _, e := range events {
-		if e.User == f.user() && e.Resource == resource && e.Write() && e.Code < 300 {
+		if e.User == c.user() && e.Resource == resource && e.Write() && e.Code < 300 {
 			n++
 		}
 	}
