@@ -24,13 +24,13 @@ import (
 
 // A node is lost, fenced by Jobs, released, switched on again, and back.
 func TestNodeIsFencedByJobs(t *testing.T) {
-	a := newArena(t)
+	c := newCluster(t)
 	ctx := t.Context()
-	host, victim := newKubelet(t, a.admin, a.namespace), newKubelet(t, a.admin, a.namespace)
-	newKubelet(t, a.admin, a.namespace) // one of two would be half of the cluster
-	a.victim.Store(victim)
-	a.configure(victim.node)
-	pod, err := a.admin.CoreV1().Pods(a.namespace).Create(ctx, &corev1.Pod{
+	host, victim := newKubelet(t, c.admin, c.namespace), newKubelet(t, c.admin, c.namespace)
+	newKubelet(t, c.admin, c.namespace) // one of two would be half of the cluster
+	c.victim.Store(victim)
+	c.configure(victim.node)
+	pod, err := c.admin.CoreV1().Pods(c.namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0"}, Spec: corev1.PodSpec{
 			NodeName: victim.node, Containers: []corev1.Container{{
 				Name: "db", Image: "none.invalid/none", SecurityContext: restricted(),
@@ -48,10 +48,10 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		_, err := dyn.Resource(v1alpha1.Resource()).List(ctx, metav1.ListOptions{})
 		return err == nil
 	}, patience, poll, "NodeFences are not served")
-	controller, err := fencing.New(a.admin, dyn, fencing.Config{
-		Namespace: a.namespace, Node: host.node, Leadership: always{},
-		Nodes:  api.NodeSelector{Selector: labels.Set{a.namespace: "true"}.AsSelector()},
-		Agents: a.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
+	controller, err := fencing.New(c.admin, dyn, fencing.Config{
+		Namespace: c.namespace, Node: host.node, Leadership: always{},
+		Nodes:  api.NodeSelector{Selector: labels.Set{c.namespace: "true"}.AsSelector()},
+		Agents: c.new(func(c *fencejobs.Config) { c.StartWithin, c.ClockSkew = 50*time.Second, 5*time.Second }),
 		Limits: api.Limits{Observation: time.Second, CoolDown: time.Second}, CommandTimeout: time.Minute,
 	})
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 	defer stop()
 
 	require.Eventually(t, func() bool {
-		node, err := a.admin.CoreV1().Nodes().Get(ctx, victim.node, metav1.GetOptions{})
+		node, err := c.admin.CoreV1().Nodes().Get(ctx, victim.node, metav1.GetOptions{})
 		require.NoError(t, err)
 		for _, c := range node.Status.Conditions {
 			if c.Type == "FenceReady" && c.Status == corev1.ConditionTrue {
@@ -83,12 +83,12 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &fence))
 		return fence.Status.Phase == v1alpha1.PhaseFinal
 	}, 3*patience, poll, "%+v", &fence.Status)
-	assert.Equal(t, 1, a.offs())
-	assert.True(t, a.machine.On())
-	_, err = a.admin.CoreV1().Pods(a.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	assert.Equal(t, 1, c.offs())
+	assert.True(t, c.machine.On())
+	_, err = c.admin.CoreV1().Pods(c.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 	var names []string
-	for _, job := range a.jobs() {
+	for _, job := range c.jobs() {
 		names = append(names, job.Name)
 	}
 	assert.Len(t, fence.Status.Jobs, 2)
@@ -96,9 +96,9 @@ func TestNodeIsFencedByJobs(t *testing.T) {
 	assert.Zero(t, victim.pods())
 }
 
-// configure says that the machine of a node has the arena's BMC.
-func (a *arena) configure(node string) {
-	a.t.Helper()
+// configure says that the machine of a node has the cluster's BMC.
+func (c *cluster) configure(node string) {
+	c.t.Helper()
 	const template = "fence-method-template-bmc"
 	method := "template=" + template + "\nsettle=10s\naction="
 	for name, data := range map[string]map[string]string{
@@ -112,18 +112,18 @@ func (a *arena) configure(node string) {
 			"template.properties": fmt.Sprintf(
 				"agent_name=fence_ipmilan\nip=127.0.0.1\nipport=%s\nusername=%s\npassword.secret=bmc/"+
 					"password\nlanplus=1\ncipher=3\npower_wait=0\nipmitool_timeout=%s\n",
-				a.bmc.Parameters["ipport"], a.bmc.Parameters["username"], a.bmc.Parameters["ipmitool_timeout"]),
+				c.bmc.Parameters["ipport"], c.bmc.Parameters["username"], c.bmc.Parameters["ipmitool_timeout"]),
 		},
 	} {
-		_, err := a.admin.CoreV1().ConfigMaps(a.namespace).Create(a.t.Context(),
+		_, err := c.admin.CoreV1().ConfigMaps(c.namespace).Create(c.t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
-		require.NoError(a.t, err)
+		require.NoError(c.t, err)
 	}
-	_, err := a.admin.CoreV1().Secrets(a.namespace).Create(a.t.Context(), &corev1.Secret{
+	_, err := c.admin.CoreV1().Secrets(c.namespace).Create(c.t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bmc"},
-		StringData: map[string]string{"password": a.bmc.Parameters["password"]},
+		StringData: map[string]string{"password": c.bmc.Parameters["password"]},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(c.t, err)
 }
 
 func restricted() *corev1.SecurityContext {
