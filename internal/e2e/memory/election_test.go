@@ -17,7 +17,7 @@ import (
 
 // election is copies of a daemon, each with a supervisor. One works.
 type election struct {
-	*stage
+	*cluster
 	terms    *referee.Terms
 	daemons  map[string]*e2e.Process // the latest process of each
 	launched int
@@ -25,7 +25,7 @@ type election struct {
 
 func newElection(t *testing.T) *election {
 	t.Helper()
-	return &election{stage: newStage(t), terms: referee.NewTerms(), daemons: map[string]*e2e.Process{}}
+	return &election{cluster: newCluster(t), terms: referee.NewTerms(), daemons: map[string]*e2e.Process{}}
 }
 
 // launch starts a daemon, or starts it again. Every process has an identity of its own.
@@ -47,7 +47,7 @@ func (e *election) launch(names ...string) {
 // successor waits for the next term, and for some of its acts.
 func (e *election) successor() string {
 	e.t.Helper()
-	leader := next(e.stage, e.terms.Begun, "somebody leads").Daemon
+	leader := next(e.cluster, e.terms.Begun, "somebody leads").Daemon
 	_, before, _ := e.terms.Verdict()
 	e.eventually(func() bool {
 		_, acts, _ := e.terms.Verdict()

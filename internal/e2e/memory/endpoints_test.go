@@ -16,7 +16,7 @@ import (
 // Servers come and go. One that is dead vanishes, and those that live stay published all the time.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newCluster(t)
 	_, err := s.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},

@@ -37,7 +37,7 @@ const (
 
 // fence is a node that may be fenced, the plug of its machine, and the referee.
 type fence struct {
-	*stage
+	*cluster
 	rack   *rack
 	booted atomic.Bool // the machine, after its plug was off
 
@@ -61,7 +61,7 @@ func (r *rack) Power(ctx context.Context, target agent.Target) (agent.Power, err
 
 func newFence(t *testing.T) *fence {
 	t.Helper()
-	f := &fence{stage: newStage(t,
+	f := &fence{cluster: newCluster(t,
 		apisim.Resource{GroupVersionResource: v1alpha1.Resource(), Kind: "NodeFence", Status: true},
 		apisim.Resource{
 			GroupVersionResource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespaced: true,

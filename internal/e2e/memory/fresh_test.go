@@ -24,14 +24,14 @@ import (
 const lag = time.Second
 
 // lateKubeconfig is of clients whose watches are late.
-func (s *stage) lateKubeconfig() string {
-	s.t.Helper()
-	content, err := s.server.Kubeconfig("process", namespace)
-	require.NoError(s.t, err)
+func (c *cluster) lateKubeconfig() string {
+	c.t.Helper()
+	content, err := c.server.Kubeconfig("process", namespace)
+	require.NoError(c.t, err)
 	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	server, err := url.Parse(config.Host)
-	require.NoError(s.t, err)
+	require.NoError(c.t, err)
 	transport := &http.Transport{}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -40,13 +40,13 @@ func (s *stage) lateKubeconfig() string {
 		Transport:     e2e.LateWatches(func() time.Duration { return lag })(transport),
 		FlushInterval: -1,
 	})
-	s.t.Cleanup(func() {
-		_ = s.group.Close() // its clients
+	c.t.Cleanup(func() {
+		_ = c.group.Close() // its clients
 		proxy.CloseClientConnections()
 		proxy.Close()
 		transport.CloseIdleConnections()
 	})
-	return s.write("kubeconfig-late",
+	return c.write("kubeconfig-late",
 		[]byte(strings.ReplaceAll(string(content), "http://"+server.Host, proxy.URL)))
 }
 
@@ -54,19 +54,19 @@ func (s *stage) lateKubeconfig() string {
 // they hear of everything late.
 func TestFresh(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	configMaps := s.client.CoreV1().ConfigMaps(namespace)
+	c := newCluster(t)
+	configMaps := c.client.CoreV1().ConfigMaps(namespace)
 	_, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "turns"}},
 		metav1.CreateOptions{})
 	require.NoError(t, err)
-	late := s.lateKubeconfig()
+	late := c.lateKubeconfig()
 	type event struct {
 		what string
 		n    int // of writes
 	}
 	controller := func(name string) (*e2e.Process, func(what string) int) {
 		events := make(chan event, 100)
-		p := s.start("controller", e2e.Command{
+		p := c.start("controller", e2e.Command{
 			Name: name, OnLine: func(line string) {
 				var e event
 				var at int64
@@ -74,13 +74,13 @@ func TestFresh(t *testing.T) {
 				events <- e
 			},
 			Args: []string{
-				"-kubeconfig", s.kubeconfig, "-cache-kubeconfig", late, "-namespace", namespace, "-lease", "turns",
+				"-kubeconfig", c.kubeconfig, "-cache-kubeconfig", late, "-namespace", namespace, "-lease", "turns",
 				"-identity", name, "-elector", "bellwether",
 			},
 		})
 		return p, func(what string) int {
 			t.Helper()
-			e := next(s, events, name+" "+what)
+			e := next(c, events, name+" "+what)
 			require.Equal(t, what, e.what)
 			return e.n
 		}
@@ -91,7 +91,7 @@ func TestFresh(t *testing.T) {
 	candidate, heardNext := controller("b")
 	heardNext("ready")
 	for turn := range 2 {
-		s.eventually(func() bool {
+		c.eventually(func() bool {
 			m, err := configMaps.Get(t.Context(), "turns", metav1.GetOptions{})
 			return err == nil && m.Data["n"] == fmt.Sprint(turn+1)
 		}, "the leader writes")

@@ -20,7 +20,7 @@ import (
 
 // life is a set of Pods. One leads until it ends.
 type life struct {
-	*stage
+	*cluster
 	lives   *referee.Lives
 	pods    map[string]*corev1.Pod
 	alive   map[string]*e2e.Process // the latest process of each Pod
@@ -68,7 +68,7 @@ func (l *life) kill(name string) {
 
 func (l *life) successor() string {
 	l.t.Helper()
-	return next(l.stage, l.lives.Begun, "somebody leads")
+	return next(l.cluster, l.lives.Begun, "somebody leads")
 }
 
 // requireWaiting waits until a Pod waits for a leader, for this reason.
@@ -88,7 +88,7 @@ func (l *life) requireWaiting(name, leader, reason string) {
 func TestLeaderForLife(t *testing.T) {
 	t.Parallel()
 	l := &life{
-		stage: newStage(t), lives: referee.NewLives(), pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{},
+		cluster: newCluster(t), lives: referee.NewLives(), pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{},
 	}
 	pods := l.client.CoreV1().Pods(namespace)
 	nodes := map[string]*kubelet.Kubelet{}

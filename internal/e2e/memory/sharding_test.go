@@ -24,7 +24,7 @@ const (
 
 // sharding is copies of a controller, which share objects.
 type sharding struct {
-	*stage
+	*cluster
 	pieces *referee.Pieces
 	shards map[string]*e2e.Process
 	living []string
@@ -74,7 +74,7 @@ func (d *sharding) requireSettled() {
 // lives.
 func TestSharding(t *testing.T) {
 	t.Parallel()
-	d := &sharding{stage: newStage(t), pieces: referee.NewPieces(), shards: map[string]*e2e.Process{}}
+	d := &sharding{cluster: newCluster(t), pieces: referee.NewPieces(), shards: map[string]*e2e.Process{}}
 	for i := range objects {
 		_, err := d.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
