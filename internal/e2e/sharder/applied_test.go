@@ -15,27 +15,27 @@ import (
 // removes it. The sharder sets it again, and further applies leave it alone.
 func TestAnApplyWithoutTheStampRemovesItOnce(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.children = []kind{secretKind}
-	f.create(1)
-	f.start("a")
-	f.requireSettled("a")
-	root := f.list()[0]
+	c := newCluster(t)
+	c.children = []kind{secretKind}
+	c.create(1)
+	c.start("a")
+	c.requireSettled("a")
+	root := c.list()[0]
 	apply := func(stamped bool, value string) {
 		t.Helper()
 		owner := metav1.NewControllerRef(root, root.GroupVersionKind())
-		child := corev1apply.Secret("child", f.namespace).WithStringData(map[string]string{"value": value}).
+		child := corev1apply.Secret("child", c.namespace).WithStringData(map[string]string{"value": value}).
 			WithOwnerReferences(metav1apply.OwnerReference().WithAPIVersion(owner.APIVersion).WithKind(owner.Kind).
 				WithName(owner.Name).WithUID(owner.UID).WithController(true))
 		if stamped {
 			child.WithLabels(map[string]string{shardLabel: "a"})
 		}
-		_, err := f.client.CoreV1().Secrets(f.namespace).Apply(t.Context(), child,
+		_, err := c.client.CoreV1().Secrets(c.namespace).Apply(t.Context(), child,
 			metav1.ApplyOptions{FieldManager: "operator"})
 		require.NoError(t, err)
 	}
 	label := func() string {
-		child, err := f.client.CoreV1().Secrets(f.namespace).Get(t.Context(), "child", metav1.GetOptions{})
+		child, err := c.client.CoreV1().Secrets(c.namespace).Get(t.Context(), "child", metav1.GetOptions{})
 		require.NoError(t, err)
 		return child.Labels[shardLabel]
 	}
@@ -43,11 +43,11 @@ func TestAnApplyWithoutTheStampRemovesItOnce(t *testing.T) {
 	apply(true, "1")
 	apply(true, "2")
 	assert.Equal(t, "a", label())
-	assert.Empty(t, f.costs(begun), "as long as it is stamped, there is nothing to do")
+	assert.Empty(t, c.costs(begun), "as long as it is stamped, there is nothing to do")
 
 	apply(false, "3")
-	f.eventually(func() bool { return label() == "a" }, "the sharder does not stamp the child")
-	f.requireFamilies()
+	c.eventually(func() bool { return label() == "a" }, "the sharder does not stamp the child")
+	c.requireFamilies()
 	begun = time.Now()
 	for _, value := range []string{"4", "5", "6"} {
 		apply(false, value)
@@ -55,5 +55,5 @@ func TestAnApplyWithoutTheStampRemovesItOnce(t *testing.T) {
 	}
 	apply(true, "7") // the operator's too
 	assert.Equal(t, "a", label())
-	assert.Empty(t, f.costs(begun))
+	assert.Empty(t, c.costs(begun))
 }

@@ -31,23 +31,23 @@ import (
 // concurrency is the sharder's default.
 const concurrency = 16
 
-// assigner gives the objects of a fleet to shard a until ctx has ended, and tells when each of them
+// assigner gives the objects of a cluster to shard a until ctx has ended, and tells when each of them
 // was given.
 type assigner struct {
 	name string
-	run  func(ctx context.Context, f *fleet, assigned func(name string))
+	run  func(ctx context.Context, c *cluster, assigned func(name string))
 }
 
 var (
 	// bare is the least that anybody can do: a label.
-	bare = assigner{"bare", func(ctx context.Context, f *fleet, assigned func(string)) {
-		loop(ctx, f, assigned, func(*metav1.PartialObjectMetadata) []byte {
+	bare = assigner{"bare", func(ctx context.Context, c *cluster, assigned func(string)) {
+		loop(ctx, c, assigned, func(*metav1.PartialObjectMetadata) []byte {
 			return fmt.Appendf(nil, `{"metadata":{"labels":{%q:"a"}}}`, shardLabel)
 		})
 	}}
 	// bareRecord writes as much as the sharder, and as carefully.
-	bareRecord = assigner{"bare-record", func(ctx context.Context, f *fleet, assigned func(string)) {
-		loop(ctx, f, assigned, func(o *metav1.PartialObjectMetadata) []byte {
+	bareRecord = assigner{"bare-record", func(ctx context.Context, c *cluster, assigned func(string)) {
+		loop(ctx, c, assigned, func(o *metav1.PartialObjectMetadata) []byte {
 			record := fmt.Sprintf(`{"uid":%q,"shard":"a","leaseUID":"00000000-0000-0000-0000-000000000000","epoch":1,`+
 				`"state":"owned"}`, o.UID)
 			return fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q,"labels":{%q:"a",%q:null,%q:%q},`+
@@ -60,10 +60,10 @@ var (
 )
 
 // loop lists and watches the objects without the label, and patches them.
-func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*metav1.PartialObjectMetadata) []byte) {
+func loop(ctx context.Context, c *cluster, assigned func(string), patch func(*metav1.PartialObjectMetadata) []byte) {
 	client, err := metadata.NewForConfig(shared.Admin())
-	require.NoError(f.t, err)
-	objects := client.Resource(configMaps.Resource).Namespace(f.namespace)
+	require.NoError(c.t, err)
+	objects := client.Resource(configMaps.Resource).Namespace(c.namespace)
 	work := make(chan *metav1.PartialObjectMetadata)
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -75,7 +75,7 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 					metav1.PatchOptions{}); err == nil {
 					assigned(o.Name)
 				} else if ctx.Err() == nil {
-					f.t.Error(err)
+					c.t.Error(err)
 				}
 			}
 		})
@@ -84,7 +84,7 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 	var version string
 	for {
 		page, err := objects.List(ctx, options)
-		require.NoError(f.t, err)
+		require.NoError(c.t, err)
 		if version == "" {
 			version = page.ResourceVersion
 		}
@@ -96,7 +96,7 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 		}
 	}
 	w, err := objects.Watch(ctx, metav1.ListOptions{LabelSelector: options.LabelSelector, ResourceVersion: version})
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	defer w.Stop()
 	for {
 		select {
@@ -114,45 +114,45 @@ func loop(ctx context.Context, f *fleet, assigned func(string), patch func(*meta
 }
 
 // runOurs runs a sharder, with its defaults and clients without limits.
-func runOurs(ctx context.Context, f *fleet, assigned func(string)) {
-	runSharder(ctx, f, configMaps, sharder.Hooks{OnPatch: func(p sharder.Patch) {
+func runOurs(ctx context.Context, c *cluster, assigned func(string)) {
+	runSharder(ctx, c, configMaps, sharder.Hooks{OnPatch: func(p sharder.Patch) {
 		if p.Err == nil {
 			assigned(p.Object.Name)
 		}
 	}})
 }
 
-func runSharder(ctx context.Context, f *fleet, k kind, hooks sharder.Hooks) {
+func runSharder(ctx context.Context, c *cluster, k kind, hooks sharder.Hooks) {
 	kube, err := kubernetes.NewForConfig(shared.Admin())
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	objects, err := metadata.NewForConfig(shared.Admin())
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	discoverer, err := discovery.NewDiscoveryClientForConfig(shared.Admin())
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	s, err := sharder.New(kube, objects,
 		restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)), sharder.Config{
-			Ring: ringName, Namespace: f.namespace,
-			Resources: []api.Resource{{GVR: k.Resource, Namespaces: []string{f.namespace}}},
+			Ring: ringName, Namespace: c.namespace,
+			Resources: []api.Resource{{GVR: k.Resource, Namespaces: []string{c.namespace}}},
 			Hooks:     hooks,
 		})
-	require.NoError(f.t, err)
-	require.NoError(f.t, s.Run(ctx))
+	require.NoError(c.t, err)
+	require.NoError(c.t, s.Run(ctx))
 }
 
 // holdLease is a shard, which does nothing with what it is given. Calling release ends it.
-func holdLease(b *testing.B, f *fleet, name string) (release func()) {
+func holdLease(b *testing.B, c *cluster, name string) (release func()) {
 	b.Helper()
-	return runLease(b, f, name, func(ctx context.Context, _ *shardlease.Lease) { <-ctx.Done() })
+	return runLease(b, c, name, func(ctx context.Context, _ *shardlease.Lease) { <-ctx.Done() })
 }
 
 // runLease runs work while it holds the Lease of a shard, until release is called.
-func runLease(b *testing.B, f *fleet, name string, work func(context.Context, *shardlease.Lease)) (release func()) {
+func runLease(b *testing.B, c *cluster, name string, work func(context.Context, *shardlease.Lease)) (release func()) {
 	b.Helper()
 	client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(shared.Admin()))
 	require.NoError(b, err)
 	held := make(chan struct{})
 	lease, err := shardlease.New(client, shardlease.Config{
-		Namespace: f.namespace, Ring: ringName, Identity: name,
+		Namespace: c.namespace, Ring: ringName, Identity: name,
 		Hooks:  shardlease.Hooks{OnHeld: func(shardlease.Epoch) { close(held) }},
 		OnLost: func(err error) { b.Error(err) },
 	})
@@ -180,9 +180,9 @@ func BenchmarkSharderAssignment(b *testing.B) {
 	const objects = 10_000
 	rates := map[string][]float64{}
 	measure := func(a assigner) {
-		f := newCrowd(b)
-		f.create(objects)
-		holdLease(b, f, "a")
+		c := newCrowd(b)
+		c.create(objects)
+		holdLease(b, c, "a")
 		ctx, cancel := context.WithCancel(b.Context())
 		done := make(chan time.Time, 1)
 		var mu sync.Mutex
@@ -190,7 +190,7 @@ func BenchmarkSharderAssignment(b *testing.B) {
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
-			a.run(ctx, f, func(name string) {
+			a.run(ctx, c, func(name string) {
 				mu.Lock()
 				defer mu.Unlock()
 				if seen[name] = true; len(seen) == objects {
@@ -225,16 +225,16 @@ func BenchmarkSharderLatency(b *testing.B) {
 	const objects = 1_000
 	for _, a := range []assigner{bare, ours} {
 		b.Run(a.name, func(b *testing.B) {
-			f := newCrowd(b)
-			holdLease(b, f, "a")
+			c := newCrowd(b)
+			holdLease(b, c, "a")
 			ctx, cancel := context.WithCancel(b.Context())
 			assigned := make(chan string, objects+1)
 			var running sync.WaitGroup
-			running.Go(func() { a.run(ctx, f, func(name string) { assigned <- name }) })
+			running.Go(func() { a.run(ctx, c, func(name string) { assigned <- name }) })
 			var took []time.Duration
 			for n := range objects + 1 {
 				sent := time.Now()
-				o, err := f.client.CoreV1().ConfigMaps(f.namespace).
+				o, err := c.client.CoreV1().ConfigMaps(c.namespace).
 					Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "o-"}},
 						metav1.CreateOptions{})
 				require.NoError(b, err)

@@ -22,47 +22,47 @@ var secretKind = kind{
 func TestChildrenMoveWithTheirRoots(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.children = []kind{secretKind}
-		f.create(many)
-		f.start("a")
-		f.requireSettled("a")
-		all := f.list()
+		c := newCluster(t)
+		c.children = []kind{secretKind}
+		c.create(many)
+		c.start("a")
+		c.requireSettled("a")
+		all := c.list()
 		before := time.Now()
-		stamped := f.bear(all, "a")
-		f.requireCosts(before, nil, cost{})
-		unstamped := f.bear(all, "")
-		f.requireFamilies()
-		f.requireCosts(before, unstamped, cost{sharder: 1})
+		stamped := c.bear(all, "a")
+		c.requireCosts(before, nil, cost{})
+		unstamped := c.bear(all, "")
+		c.requireFamilies()
+		c.requireCosts(before, unstamped, cost{sharder: 1})
 
 		children := append(stamped, unstamped...)
 		before = time.Now()
-		b := f.start("b")
-		f.requireSettled("a", "b")
-		f.requireFamilies()
+		b := c.start("b")
+		c.requireSettled("a", "b")
+		c.requireFamilies()
 		moved := ownedBy(all, "b", "a", "b")
-		f.requireFamilyCosts(before, moved, children, cost{sharder: 2, shard: 1})
+		c.requireFamilyCosts(before, moved, children, cost{sharder: 2, shard: 1})
 
 		before = time.Now()
 		require.NoError(t, b.Terminate())
-		f.requireSettled("a")
-		f.requireFamilies()
-		f.requireFamilyCosts(before, moved, children, cost{sharder: 1})
+		c.requireSettled("a")
+		c.requireFamilies()
+		c.requireFamilyCosts(before, moved, children, cost{sharder: 1})
 		lists := 0
-		for _, e := range f.audited(before) {
+		for _, e := range c.audited(before) {
 			if part(e) == "sharder" && e.Resource == "secrets" && e.Verb == "list" {
 				lists++
 			}
 		}
 		assert.Less(t, lists, len(moved), "lists of children when %d roots move", len(moved))
 		t.Logf("%d lists of children when %d roots move", lists, len(moved))
-		f.requireExclusion()
+		c.requireExclusion()
 	})
 }
 
 // bear creates a child of each object, with the label of a shard unless that is empty.
-func (f *fleet) bear(roots []object, shard string) (children []object) {
-	f.t.Helper()
+func (c *cluster) bear(roots []object, shard string) (children []object) {
+	c.t.Helper()
 	for _, root := range roots {
 		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			GenerateName:    "child-",
@@ -71,26 +71,26 @@ func (f *fleet) bear(roots []object, shard string) (children []object) {
 		if shard != "" {
 			child.Labels = map[string]string{shardLabel: shard}
 		}
-		child, err := f.client.CoreV1().Secrets(f.namespace).Create(f.t.Context(), child, metav1.CreateOptions{})
-		require.NoError(f.t, err)
-		o, err := f.objects(secretKind).Get(f.t.Context(), child.Name, metav1.GetOptions{})
-		require.NoError(f.t, err)
+		child, err := c.client.CoreV1().Secrets(c.namespace).Create(c.t.Context(), child, metav1.CreateOptions{})
+		require.NoError(c.t, err)
+		o, err := c.objects(secretKind).Get(c.t.Context(), child.Name, metav1.GetOptions{})
+		require.NoError(c.t, err)
 		children = append(children, object{secretKind, o})
 	}
 	return children
 }
 
 // requireFamilies waits until each child carries the label of its root.
-func (f *fleet) requireFamilies() {
-	f.t.Helper()
+func (c *cluster) requireFamilies() {
+	c.t.Helper()
 	var wrong []string
-	f.eventually(func() bool {
+	c.eventually(func() bool {
 		labels := map[types.UID]string{}
-		for _, root := range f.list() {
+		for _, root := range c.list() {
 			labels[root.GetUID()] = root.GetLabels()[shardLabel]
 		}
-		list, err := f.client.CoreV1().Secrets(f.namespace).List(f.t.Context(), metav1.ListOptions{})
-		require.NoError(f.t, err)
+		list, err := c.client.CoreV1().Secrets(c.namespace).List(c.t.Context(), metav1.ListOptions{})
+		require.NoError(c.t, err)
 		wrong = wrong[:0]
 		for _, child := range list.Items {
 			if owner := metav1.GetControllerOf(&child); owner != nil && child.Labels[shardLabel] != labels[owner.UID] {
@@ -103,8 +103,8 @@ func (f *fleet) requireFamilies() {
 
 // requireFamilyCosts asserts what moving roots has cost since then: that much for each of them, and
 // one patch for each of their children.
-func (f *fleet) requireFamilyCosts(since time.Time, roots, children []object, each cost) {
-	f.t.Helper()
+func (c *cluster) requireFamilyCosts(since time.Time, roots, children []object, each cost) {
+	c.t.Helper()
 	want, moved := map[string]cost{}, map[types.UID]bool{}
 	for _, root := range roots {
 		want[root.GetName()] = each
@@ -115,5 +115,5 @@ func (f *fleet) requireFamilyCosts(since time.Time, roots, children []object, ea
 			want[child.GetName()] = cost{sharder: 1}
 		}
 	}
-	f.requireEach(since, want)
+	c.requireEach(since, want)
 }

@@ -32,9 +32,9 @@ func TestAConversionWebhookThatIsDown(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t, moons)
-				f.start("a", "-lease-only")
-				f.create(4)
+				c := newCluster(t, moons)
+				c.start("a", "-lease-only")
+				c.create(4)
 				asked := moons
 				asked.Resource.Version = version
 				var mu sync.Mutex
@@ -44,7 +44,7 @@ func TestAConversionWebhookThatIsDown(t *testing.T) {
 				defer running.Wait()
 				defer stop()
 				running.Go(func() {
-					runSharder(ctx, f, asked, sharder.Hooks{OnResource: func(s sharder.ResourceState) {
+					runSharder(ctx, c, asked, sharder.Hooks{OnResource: func(s sharder.ResourceState) {
 						mu.Lock()
 						defer mu.Unlock()
 						if ctx.Err() == nil {
@@ -53,8 +53,8 @@ func TestAConversionWebhookThatIsDown(t *testing.T) {
 					}})
 				})
 				if distributed {
-					f.eventually(func() bool {
-						for _, o := range f.list() {
+					c.eventually(func() bool {
+						for _, o := range c.list() {
 							if o.misplaced("a") != "" {
 								return false
 							}
@@ -64,7 +64,7 @@ func TestAConversionWebhookThatIsDown(t *testing.T) {
 					assert.Empty(t, states)
 					return
 				}
-				f.eventually(func() bool {
+				c.eventually(func() bool {
 					mu.Lock()
 					defer mu.Unlock()
 					return len(states) > 0

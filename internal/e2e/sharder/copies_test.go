@@ -54,7 +54,7 @@ func TestWhatControllersCopy(t *testing.T) {
 }
 
 func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
-	f := newFleetIn(t, cp, deployments, replicaSets)
+	f := newClusterIn(t, cp, deployments, replicaSets)
 	// What work writes would be copied, too. What copies have changed unseen is found by a scan.
 	args := []string{"-work=500ms", "-pace=1s", "-scan-interval=2s"}
 	f.start("a", args...)
@@ -76,7 +76,7 @@ func deploymentsAndReplicaSets(t *testing.T, cp *e2e.ControlPlane) {
 		require.NoError(t, err)
 	}
 	members := []string{"a", "b"}
-	r := rollOuts{f: f}
+	r := rollOuts{c: f}
 	// rests asserts that all is placed, and that the ring has written on each object a few times at
 	// most, and nothing any more.
 	rests := func(what string, since time.Time, each int) {

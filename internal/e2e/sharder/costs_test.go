@@ -16,28 +16,28 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
-// audited returns the fleet's requests since then, by the audit log. The log shows a request when
+// audited returns the cluster's requests since then, by the audit log. The log shows a request when
 // it has been answered. Its effects may be visible earlier.
-func (f *fleet) audited(since time.Time) []e2e.AuditEvent {
-	f.t.Helper()
-	f.markers++
-	marker := fmt.Sprintf("marker-%d", f.markers)
-	_, err := f.client.CoreV1().ConfigMaps(f.namespace).Get(f.t.Context(), marker, metav1.GetOptions{})
-	require.True(f.t, apierrors.IsNotFound(err), err)
+func (c *cluster) audited(since time.Time) []e2e.AuditEvent {
+	c.t.Helper()
+	c.markers++
+	marker := fmt.Sprintf("marker-%d", c.markers)
+	_, err := c.client.CoreV1().ConfigMaps(c.namespace).Get(c.t.Context(), marker, metav1.GetOptions{})
+	require.True(c.t, apierrors.IsNotFound(err), err)
 	marked := false
-	f.eventually(func() bool {
-		events, err := f.cp.Audit()
-		require.NoError(f.t, err)
-		for _, e := range events[f.read:] {
-			marked = marked || e.Namespace == f.namespace && e.Name == marker
-			if strings.HasPrefix(e.User, f.namespace+"-") {
-				f.requests = append(f.requests, e)
+	c.eventually(func() bool {
+		events, err := c.cp.Audit()
+		require.NoError(c.t, err)
+		for _, e := range events[c.read:] {
+			marked = marked || e.Namespace == c.namespace && e.Name == marker
+			if strings.HasPrefix(e.User, c.namespace+"-") {
+				c.requests = append(c.requests, e)
 			}
 		}
-		f.read = len(events)
+		c.read = len(events)
 		return marked
 	}, "the audit log does not show %s", marker)
-	return slices.DeleteFunc(slices.Clone(f.requests), func(e e2e.AuditEvent) bool { return e.Received.Before(since) })
+	return slices.DeleteFunc(slices.Clone(c.requests), func(e e2e.AuditEvent) bool { return e.Received.Before(since) })
 }
 
 // part says which part of a replica has made a request: sharder, shard, work, lease or elector.
@@ -58,36 +58,36 @@ func (c cost) String() string {
 const lag = 10 * time.Second
 
 // costsWhen returns costs when they are enough, or after a while.
-func (f *fleet) costsWhen(since time.Time, enough func(map[string]cost) bool) (costs map[string]cost) {
-	f.t.Helper()
-	waitFor(f.t.Context(), lag, func() bool {
-		costs = f.costs(since)
+func (c *cluster) costsWhen(since time.Time, enough func(map[string]cost) bool) (costs map[string]cost) {
+	c.t.Helper()
+	waitFor(c.t.Context(), lag, func() bool {
+		costs = c.costs(since)
 		return enough(costs)
 	})
 	return costs
 }
 
 // costs returns what each object has cost since then, by name.
-func (f *fleet) costs(since time.Time) map[string]cost {
-	f.t.Helper()
-	costs, _ := f.patches(since)
+func (c *cluster) costs(since time.Time) map[string]cost {
+	c.t.Helper()
+	costs, _ := c.patches(since)
 	return costs
 }
 
 // patches returns the number of patches of each object since then, by name, and the number that may
 // have been made besides: the log does not show the outcome of a patch if its client was gone
 // before the answer.
-func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
-	f.t.Helper()
+func (c *cluster) patches(since time.Time) (certain, perhaps map[string]cost) {
+	c.t.Helper()
 	certain, perhaps = map[string]cost{}, map[string]cost{}
-	for _, e := range f.audited(since) {
+	for _, e := range c.audited(since) {
 		costs := certain
 		switch {
 		case e.Verb != "patch" || e.Code > 200 && e.Code < 499:
 			continue
 		case e.Code != 200:
 			costs = perhaps
-			f.t.Logf("a patch of %s by %s whose outcome is unknown: %d", e.Name, e.UserAgent, e.Code)
+			c.t.Logf("a patch of %s by %s whose outcome is unknown: %d", e.Name, e.UserAgent, e.Code)
 		}
 		c := costs[e.Name]
 		switch part(e) {
@@ -105,22 +105,22 @@ func (f *fleet) patches(since time.Time) (certain, perhaps map[string]cost) {
 
 // requireCosts asserts what changing the labels and records of objects has cost since then: that
 // much for each of these objects, and nothing for any other.
-func (f *fleet) requireCosts(since time.Time, objects []object, each cost) {
-	f.t.Helper()
+func (c *cluster) requireCosts(since time.Time, objects []object, each cost) {
+	c.t.Helper()
 	want := map[string]cost{}
 	for _, o := range objects {
 		want[o.GetName()] = each
 	}
-	f.requireEach(since, want)
+	c.requireEach(since, want)
 }
 
 // requireEach asserts what each object has cost since then, by name.
-func (f *fleet) requireEach(since time.Time, want map[string]cost) {
-	f.t.Helper()
+func (c *cluster) requireEach(since time.Time, want map[string]cost) {
+	c.t.Helper()
 	var got map[string]cost
-	waitFor(f.t.Context(), lag, func() bool {
+	waitFor(c.t.Context(), lag, func() bool {
 		var perhaps map[string]cost
-		got, perhaps = f.patches(since)
+		got, perhaps = c.patches(since)
 		for name, more := range perhaps {
 			c, w := got[name], want[name]
 			got[name] = cost{
@@ -133,13 +133,13 @@ func (f *fleet) requireEach(since time.Time, want map[string]cost) {
 		}
 		return maps.Equal(want, got)
 	})
-	assert.Equal(f.t, want, got)
+	assert.Equal(c.t, want, got)
 }
 
 // leaseWrites returns how often a sharder has written the lease of a shard since then.
-func (f *fleet) leaseWrites(since time.Time, shard string) (writes []e2e.AuditEvent) {
-	f.t.Helper()
-	for _, e := range f.audited(since) {
+func (c *cluster) leaseWrites(since time.Time, shard string) (writes []e2e.AuditEvent) {
+	c.t.Helper()
+	for _, e := range c.audited(since) {
 		if part(e) == "sharder" && e.Resource == "leases" && e.Name == shard && e.Write() && e.Code < 300 {
 			writes = append(writes, e)
 		}
@@ -149,12 +149,12 @@ func (f *fleet) leaseWrites(since time.Time, shard string) (writes []e2e.AuditEv
 
 // requireOneChange asserts what the sharders have written since then besides leases and the
 // objects: the ring's history twice, when the membership changed and when that was settled.
-func (f *fleet) requireOneChange(since time.Time) {
-	f.t.Helper()
+func (c *cluster) requireOneChange(since time.Time) {
+	c.t.Helper()
 	var writes, lists int
-	waitFor(f.t.Context(), lag, func() bool {
+	waitFor(c.t.Context(), lag, func() bool {
 		writes, lists = 0, 0
-		for _, e := range f.audited(since) {
+		for _, e := range c.audited(since) {
 			switch {
 			case part(e) != "sharder" || e.Code >= 300:
 			case e.Name == sharder.HistoryName(ringName) && e.Write():
@@ -165,6 +165,6 @@ func (f *fleet) requireOneChange(since time.Time) {
 		}
 		return writes == 2
 	})
-	assert.Equal(f.t, 2, writes, "writes of the ring's history")
-	f.t.Logf("%d lists of objects", lists)
+	assert.Equal(c.t, 2, writes, "writes of the ring's history")
+	c.t.Logf("%d lists of objects", lists)
 }

@@ -29,37 +29,37 @@ func recordAnnotation(k kind) string {
 // sharder needs before it can repair the object by one patch.
 var edits = []struct {
 	name   string
-	do     func(f *fleet, o object, other string)
+	do     func(c *cluster, o object, other string)
 	bounce int
 }{
-	{"label removed", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
+	{"label removed", func(c *cluster, o object, _ string) {
+		c.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
 	}, 0},
-	{"label of another shard", func(f *fleet, o object, other string) {
-		f.edit(o, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, other)
+	{"label of another shard", func(c *cluster, o object, other string) {
+		c.edit(o, `{"metadata":{"labels":{%q:%q}}}`, shardLabel, other)
 	}, 1},
-	{"label of no shard", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"labels":{%q:"no-shard"}}}`, shardLabel)
+	{"label of no shard", func(c *cluster, o object, _ string) {
+		c.edit(o, `{"metadata":{"labels":{%q:"no-shard"}}}`, shardLabel)
 	}, 0},
-	{"record removed", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"annotations":{%q:null}}}`, recordAnnotation(o.kind))
+	{"record removed", func(c *cluster, o object, _ string) {
+		c.edit(o, `{"metadata":{"annotations":{%q:null}}}`, recordAnnotation(o.kind))
 	}, 1},
-	{"replaced", func(f *fleet, o object, _ string) { f.strip(o) }, 0},
-	{"drain label set", func(f *fleet, o object, _ string) {
-		f.edit(o, `{"metadata":{"labels":{%q:"user"}}}`, drainLabel)
+	{"replaced", func(c *cluster, o object, _ string) { c.strip(o) }, 0},
+	{"drain label set", func(c *cluster, o object, _ string) {
+		c.edit(o, `{"metadata":{"labels":{%q:"user"}}}`, drainLabel)
 	}, 1},
 }
 
 // strip replaces an object by its manifest, as kubectl replace does: without anything that the
 // protocol has written.
-func (f *fleet) strip(o object) {
-	f.t.Helper()
+func (c *cluster) strip(o object) {
+	c.t.Helper()
 	manifest := &unstructured.Unstructured{}
 	manifest.SetGroupVersionKind(o.GroupVersionKind())
 	manifest.SetName(o.GetName())
-	manifest.SetLabels(map[string]string{"test": f.namespace})
-	_, err := f.objects(o.kind).Update(f.t.Context(), manifest, metav1.UpdateOptions{})
-	require.NoError(f.t, err)
+	manifest.SetLabels(map[string]string{"test": c.namespace})
+	_, err := c.objects(o.kind).Update(c.t.Context(), manifest, metav1.UpdateOptions{})
+	require.NoError(c.t, err)
 }
 
 func TestEditsAreRepaired(t *testing.T) {
@@ -68,34 +68,34 @@ func TestEditsAreRepaired(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t)
+				c := newCluster(t)
 				halves := func(all []object) (mine, others []object) {
 					return ownedBy(all, "a", "a", "b"), ownedBy(all, "b", "a", "b")
 				}
-				f.createUntil(func(all []object) bool {
+				c.createUntil(func(all []object) bool {
 					mine, others := halves(all)
 					return min(len(mine), len(others)) > len(edits)
 				})
 				args := append(args, "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
-				f.start("a", args...)
-				f.start("b", args...)
-				f.requireSettled("a", "b")
-				all := f.list()
-				f.requireWorkedOn(all, "a", "b")
+				c.start("a", args...)
+				c.start("b", args...)
+				c.requireSettled("a", "b")
+				all := c.list()
+				c.requireWorkedOn(all, "a", "b")
 				before := time.Now()
 
 				edited := map[string]string{}
 				mine, others := halves(all)
 				for i, edit := range edits {
-					edit.do(f, mine[i], "b")
-					edit.do(f, others[i], "a")
+					edit.do(c, mine[i], "b")
+					edit.do(c, others[i], "a")
 					edited[mine[i].GetName()], edited[others[i].GetName()] = edit.name, edit.name
 				}
-				clone := f.clone(mine[len(edits)])
-				f.requireRepaired(append(all, clone), "a", "b")
-				f.requireWorkedOn(append(all, clone), "a", "b")
+				clone := c.clone(mine[len(edits)])
+				c.requireRepaired(append(all, clone), "a", "b")
+				c.requireWorkedOn(append(all, clone), "a", "b")
 
-				costs := f.costsWhen(before, func(costs map[string]cost) bool {
+				costs := c.costsWhen(before, func(costs map[string]cost) bool {
 					for _, c := range costs {
 						if c.sharder == 0 {
 							return false
@@ -115,7 +115,7 @@ func TestEditsAreRepaired(t *testing.T) {
 				assert.Equal(t, 1, costs[clone.GetName()].sharder, "%v", costs[clone.GetName()])
 				assert.LessOrEqual(t, costs[clone.GetName()].shard, 1, "%v", costs[clone.GetName()])
 				assert.Len(t, costs, len(edited)+1, "every edit was noticed, and nothing else changed")
-				f.requireExclusion()
+				c.requireExclusion()
 			})
 		})
 	}
@@ -123,7 +123,7 @@ func TestEditsAreRepaired(t *testing.T) {
 
 // clone creates an object with all labels and annotations of another, as controllers do that know
 // no better.
-func (f *fleet) clone(o object) object {
+func (f *cluster) clone(o object) object {
 	f.t.Helper()
 	now := f.get(o)
 	c := &unstructured.Unstructured{}
@@ -139,12 +139,12 @@ func (f *fleet) clone(o object) object {
 }
 
 // requireRepaired waits until every one of these objects is where the ring says.
-func (f *fleet) requireRepaired(all []object, members ...string) {
-	f.t.Helper()
+func (c *cluster) requireRepaired(all []object, members ...string) {
+	c.t.Helper()
 	for _, o := range all {
 		var problem string
-		f.eventually(func() bool {
-			problem = f.get(o).misplaced(members...)
+		c.eventually(func() bool {
+			problem = c.get(o).misplaced(members...)
 			return problem == ""
 		}, "not repaired: %s", o.GetName())
 	}
@@ -155,44 +155,44 @@ func (f *fleet) requireRepaired(all []object, members ...string) {
 func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		c := newCluster(t)
 		ab, abc := []string{"a", "b"}, []string{"a", "b", "c"}
 		share := func(all []object, before, after string) []object {
 			return ownedBy(ownedBy(all, before, ab...), after, abc...)
 		}
-		f.createUntil(func(all []object) bool {
+		c.createUntil(func(all []object) bool {
 			return len(share(all, "a", "a")) > 0 && len(share(all, "a", "c")) > 0 && len(share(all, "b", "c")) > 1
 		})
-		f.start("a", "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
-		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")
-		f.requireSettled("a", "b")
-		all := f.list()
-		f.requireWorkedOn(all, "a", "b")
-		f.start("c", "-without-sharder", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
+		c.start("a", "-scan-interval=1s", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
+		b := c.start("b", "-without-sharder", "-work=1h", "-stubborn")
+		c.requireSettled("a", "b")
+		all := c.list()
+		c.requireWorkedOn(all, "a", "b")
+		c.start("c", "-without-sharder", "-write", "-work=50ms", "-stubborn", "-pace=100ms")
 		kept, went, stuck := share(all, "a", "a"), share(all, "a", "c"), share(all, "b", "c")
 		isAskedOf := func(o object, shard string) func() bool {
 			return func() bool {
-				v := versionOf(f.get(o))
+				v := versionOf(c.get(o))
 				return v.drained && v.shard == shard && v.owner.Shard == shard
 			}
 		}
-		f.requireRepaired(went, abc...)
-		f.requireWorkedOn(went, abc...)
+		c.requireRepaired(went, abc...)
+		c.requireWorkedOn(went, abc...)
 		workers := map[types.UID][]string{} // a may have had all objects before b was there
 		for _, o := range stuck {
-			f.eventually(isAskedOf(o, "b"), "%s: not drained", o.GetName())
-			workers[o.GetUID()] = f.referee.workers(o.GetUID())
+			c.eventually(isAskedOf(o, "b"), "%s: not drained", o.GetName())
+			workers[o.GetUID()] = c.referee.workers(o.GetUID())
 		}
 
 		before := time.Now()
-		f.strip(kept[0])
-		f.strip(went[0])
-		f.strip(stuck[0])
-		f.edit(stuck[1], `{"metadata":{"labels":{%q:null}}}`, drainLabel)
-		f.requireRepaired([]object{kept[0], went[0]}, abc...)
-		f.eventually(isAskedOf(stuck[0], "b"), "a shard that may be at work was not asked")
-		f.eventually(isAskedOf(stuck[1], "b"), "not drained again")
-		costs := f.costsWhen(before, func(costs map[string]cost) bool {
+		c.strip(kept[0])
+		c.strip(went[0])
+		c.strip(stuck[0])
+		c.edit(stuck[1], `{"metadata":{"labels":{%q:null}}}`, drainLabel)
+		c.requireRepaired([]object{kept[0], went[0]}, abc...)
+		c.eventually(isAskedOf(stuck[0], "b"), "a shard that may be at work was not asked")
+		c.eventually(isAskedOf(stuck[1], "b"), "not drained again")
+		costs := c.costsWhen(before, func(costs map[string]cost) bool {
 			return costs[kept[0].GetName()].sharder > 0 &&
 				// which the log may show later, though it was before
 				costs[went[0].GetName()].sharder > 1 && costs[went[0].GetName()].shard > 0 &&
@@ -203,12 +203,12 @@ func TestEditsWhileTheRingIsUnsettled(t *testing.T) {
 		assert.Equal(t, cost{sharder: 1}, costs[stuck[0].GetName()], "b is")
 		assert.Equal(t, cost{sharder: 1}, costs[stuck[1].GetName()])
 		for _, o := range stuck {
-			assert.Equal(t, workers[o.GetUID()], f.referee.workers(o.GetUID()), "only b works on it")
+			assert.Equal(t, workers[o.GetUID()], c.referee.workers(o.GetUID()), "only b works on it")
 		}
 
 		require.NoError(t, b.Kill())
-		f.requireSettled("a", "c")
-		f.requireWorkedOn(all, "a", "c")
-		f.requireExclusion()
+		c.requireSettled("a", "c")
+		c.requireWorkedOn(all, "a", "c")
+		c.requireExclusion()
 	})
 }

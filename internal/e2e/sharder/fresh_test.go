@@ -50,12 +50,12 @@ const maxLag = 3 * time.Second
 func TestNoMovedObjectBeginsStale(t *testing.T) {
 	t.Parallel()
 	const roots, firsts = 100, 100
-	f := newCrowd(t)
-	f.patience = 2 * time.Minute
-	f.children = []kind{secretKind, serviceAccountKind}
-	f.create(roots)
-	r := &relay{f: f, batons: map[types.UID]*baton{}}
-	f.start("sharder", "-without-shard")
+	c := newCrowd(t)
+	c.patience = 2 * time.Minute
+	c.children = []kind{secretKind, serviceAccountKind}
+	c.create(roots)
+	r := &relay{c: c, batons: map[types.UID]*baton{}}
+	c.start("sharder", "-without-shard")
 	stopA, stopB := r.start("a", maxLag), r.start("b", maxLag)
 	defer stopA()
 	defer stopB()
@@ -65,7 +65,7 @@ func TestNoMovedObjectBeginsStale(t *testing.T) {
 		guest := fmt.Sprint("guest-", round)
 		if round%2 == 0 { // it leaves soon: objects come back to shards that have not seen them go
 			leave := r.start(guest, 0)
-			f.eventually(func() bool { return r.over(guest) >= 5 }, "nothing moves")
+			c.eventually(func() bool { return r.over(guest) >= 5 }, "nothing moves")
 			leave()
 		} else {
 			leave := r.start(guest, maxLag)
@@ -85,7 +85,7 @@ func TestNoMovedObjectBeginsStale(t *testing.T) {
 
 // relay is objects that shards pass to each other.
 type relay struct {
-	f           *fleet
+	c           *cluster
 	ours, plain verdict
 
 	mu     sync.Mutex
@@ -244,10 +244,10 @@ func (b *baton) children(k kind) (names []string) {
 
 // requireTurns waits until the turn of each root with its owner among these shards is over.
 func (r *relay) requireTurns(members ...string) {
-	r.f.t.Helper()
-	all := r.f.list()
+	r.c.t.Helper()
+	all := r.c.list()
 	var waiting []string
-	r.f.eventually(func() bool {
+	r.c.eventually(func() bool {
 		waiting = waiting[:0]
 		for _, o := range all {
 			b := r.baton(o.GetUID())
@@ -290,12 +290,12 @@ type racer struct {
 
 // start starts a shard, which leaves when stop is called. Its watches are late by up to maxLag.
 func (r *relay) start(name string, maxLag time.Duration) (stop func()) {
-	t := r.f.t
+	t := r.c.t
 	t.Helper()
 	client, err := kubernetes.NewForConfig(shardlease.LeaseConfig(shared.Admin()))
 	require.NoError(t, err)
 	lease, err := shardlease.New(client, shardlease.Config{
-		Namespace: r.f.namespace, Ring: ringName, Identity: name, LeaseDuration: r.f.duration,
+		Namespace: r.c.namespace, Ring: ringName, Identity: name, LeaseDuration: r.c.duration,
 		OnLost: func(err error) { t.Error(err) },
 	})
 	require.NoError(t, err)
@@ -310,15 +310,15 @@ func (r *relay) start(name string, maxLag time.Duration) (stop func()) {
 	objects, err := metadata.NewForConfig(c.config)
 	require.NoError(t, err)
 	mapper := meta.NewDefaultRESTMapper(nil)
-	children := make([]schema.GroupVersionResource, 0, len(r.f.children))
-	for _, k := range append(r.f.children, configMaps) {
+	children := make([]schema.GroupVersionResource, 0, len(r.c.children))
+	for _, k := range append(r.c.children, configMaps) {
 		mapper.Add(k.Resource.GroupVersion().WithKind(k.Kind), meta.RESTScopeNamespace)
 	}
-	for _, k := range r.f.children {
+	for _, k := range r.c.children {
 		children = append(children, k.Resource)
 	}
 	c.shard, err = shard.New(objects, mapper, lease, shard.Config{Resources: []api.Resource{
-		{GVR: configMaps.Resource, Namespaces: []string{r.f.namespace}, Children: children},
+		{GVR: configMaps.Resource, Namespaces: []string{r.c.namespace}, Children: children},
 	}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -339,7 +339,7 @@ func (r *relay) start(name string, maxLag time.Duration) (stop func()) {
 func (c *racer) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, k := range c.f.children {
+	for _, k := range c.c.children {
 		informer := c.informer(k, c.shard.NewInformer)
 		c.stores[k.Resource.Resource] = informer.GetStore()
 		running.Go(func() { informer.RunWithContext(ctx) })
@@ -376,10 +376,10 @@ func (c *racer) informer(k kind, create newInformer) cache.SharedIndexInformer {
 		return time.Duration(lag.Load())
 	}))
 	client, err := dynamic.NewForConfig(config)
-	if !assert.NoError(c.f.t, err) {
+	if !assert.NoError(c.c.t, err) {
 		return nil
 	}
-	objects := client.Resource(k.Resource).Namespace(c.f.namespace)
+	objects := client.Resource(k.Resource).Namespace(c.c.namespace)
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
 	mine := func(o metav1.ListOptions) metav1.ListOptions {
@@ -430,13 +430,13 @@ func (c *racer) reconcile(ctx context.Context, root *unstructured.Unstructured) 
 	sum := fnv.New32()
 	_, _ = sum.Write([]byte(root.GetName()))
 	err := c.write(ctx, b, configMaps, root.GetName(), turn)
-	for i, k := range c.f.children {
+	for i, k := range c.c.children {
 		if err == nil {
 			err = c.tend(ctx, b, root, k, turn, turn+int(sum.Sum32()>>4)+i)
 		}
 	}
 	if ctx.Err() == nil { // a failed turn is not repeated: what the caches show of it is the shard's own
-		assert.NoError(c.f.t, err)
+		assert.NoError(c.c.t, err)
 	}
 	return nil
 }
@@ -444,7 +444,7 @@ func (c *racer) reconcile(ctx context.Context, root *unstructured.Unstructured) 
 // tend creates children, changes one and deletes another, or deletes all, by a number.
 func (c *racer) tend(ctx context.Context, b *baton, root *unstructured.Unstructured, k kind, turn, number int) error {
 	names := b.children(k)
-	objects := c.work.Resource(k.Resource).Namespace(c.f.namespace)
+	objects := c.work.Resource(k.Resource).Namespace(c.c.namespace)
 	remove := func(names []string) error {
 		for _, name := range names {
 			key := k.Resource.Resource + "/" + name
@@ -484,7 +484,7 @@ func (c *racer) tend(ctx context.Context, b *baton, root *unstructured.Unstructu
 
 // write writes the number of a turn into an object.
 func (c *racer) write(ctx context.Context, b *baton, k kind, name string, turn int) error {
-	_, err := c.work.Resource(k.Resource).Namespace(c.f.namespace).Patch(ctx, name, types.MergePatchType,
+	_, err := c.work.Resource(k.Resource).Namespace(c.c.namespace).Patch(ctx, name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, turnAnnotation, turn), metav1.PatchOptions{})
 	if err == nil {
 		b.written(k.Resource.Resource+"/"+name, turn)

@@ -39,29 +39,29 @@ func TestAllKindsOfObjects(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		install(t, widgets, planets)
-		f := newFleet(t, configMaps, ingressClasses, widgets, planets)
-		t.Cleanup(func() { f.remove(ingressClasses, planets) })
-		f.create(many / 4)
-		f.start("a", "-write")
-		f.requireSettled("a")
+		c := newCluster(t, configMaps, ingressClasses, widgets, planets)
+		t.Cleanup(func() { c.remove(ingressClasses, planets) })
+		c.create(many / 4)
+		c.start("a", "-write")
+		c.requireSettled("a")
 		before := time.Now()
-		f.start("b", "-write")
-		f.requireSettled("a", "b")
-		all := f.list()
+		c.start("b", "-write")
+		c.requireSettled("a", "b")
+		all := c.list()
 		require.Len(t, all, many)
-		f.requireWorkedOn(all, "a", "b")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
+		c.requireWorkedOn(all, "a", "b")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
 
 		edited := map[string]object{}
 		for _, o := range all {
 			edited[o.kind.Kind] = o
 		}
-		require.Len(t, edited, len(f.kinds))
+		require.Len(t, edited, len(c.kinds))
 		for _, o := range edited {
-			f.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
+			c.edit(o, `{"metadata":{"labels":{%q:null}}}`, shardLabel)
 		}
-		f.requireRepaired(all, "a", "b")
-		f.requireExclusion()
+		c.requireRepaired(all, "a", "b")
+		c.requireExclusion()
 	})
 }
 
@@ -115,10 +115,10 @@ func install(t *testing.T, kinds ...kind) {
 }
 
 // remove deletes the objects of kinds that do not go with the namespace.
-func (f *fleet) remove(kinds ...kind) {
+func (c *cluster) remove(kinds ...kind) {
 	for _, k := range kinds {
-		err := f.objects(k).DeleteCollection(context.Background(), metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: "test=" + f.namespace})
-		require.NoError(f.t, err)
+		err := c.objects(k).DeleteCollection(context.Background(), metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: "test=" + c.namespace})
+		require.NoError(c.t, err)
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// grown returns a fleet of three that is settled, with objects. a is the sharder.
-func grown(t *testing.T, args ...string) (f *fleet, a, b, c *e2e.Process) {
+// grown returns a cluster of three that is settled, with objects. a is the sharder.
+func grown(t *testing.T, args ...string) (f *cluster, a, b, c *e2e.Process) {
 	t.Helper()
-	f = newFleet(t)
+	f = newCluster(t)
 	f.create(many)
 	a = f.start("a", args...)
 	f.requireSettled("a")
@@ -33,20 +33,20 @@ func grown(t *testing.T, args ...string) (f *fleet, a, b, c *e2e.Process) {
 func TestNewShardGetsItsShareDrainedByTheOthers(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
-		f.start("b", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
-		f.requireSettled("a", "b")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
+		c.start("b", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
+		c.requireSettled("a", "b")
 		before := time.Now()
-		f.start("c", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
-		f.requireSettled("a", "b", "c")
-		all := f.list()
+		c.start("c", "-write", "-work=100ms", "-pace=100ms", "-controllers=2")
+		c.requireSettled("a", "b", "c")
+		all := c.list()
 		share := moved(all, []string{"a", "b"}, []string{"a", "b", "c"})
-		f.requireWorkedOn(all, "a", "b", "c")
-		f.requireCosts(before, share, cost{sharder: 1, shard: 1})
-		f.requireOneChange(before)
-		f.requireExclusion()
+		c.requireWorkedOn(all, "a", "b", "c")
+		c.requireCosts(before, share, cost{sharder: 1, shard: 1})
+		c.requireOneChange(before)
+		c.requireExclusion()
 	})
 }
 
@@ -56,21 +56,21 @@ func TestReleasedShardsObjectsGoToOthersAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f, a, b, _ := grown(t, "-write")
+				c, a, b, _ := grown(t, "-write")
 				ends, rest := b, []string{"a", "c"}
 				if leader {
 					ends, rest = a, []string{"b", "c"}
 				}
 				before := time.Now()
 				require.NoError(t, ends.Terminate())
-				f.requireExit(ends, 0)
-				f.requireSettled(rest...)
-				all := f.list()
-				f.requireWorkedOn(all, rest...)
-				f.requireCosts(before, moved(all, []string{"a", "b", "c"}, rest), cost{sharder: 1})
-				f.requireOneChange(before)
-				assert.Empty(t, f.leaseWrites(time.Time{}, f.nameOf(ends)), "a release needs no proof of death")
-				f.requireExclusion()
+				c.requireExit(ends, 0)
+				c.requireSettled(rest...)
+				all := c.list()
+				c.requireWorkedOn(all, rest...)
+				c.requireCosts(before, moved(all, []string{"a", "b", "c"}, rest), cost{sharder: 1})
+				c.requireOneChange(before)
+				assert.Empty(t, c.leaseWrites(time.Time{}, c.nameOf(ends)), "a release needs no proof of death")
+				c.requireExclusion()
 			})
 		})
 	}
@@ -79,30 +79,30 @@ func TestReleasedShardsObjectsGoToOthersAtOnce(t *testing.T) {
 func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, _, b, _ := grown(t, "-write")
-		all, abc := f.list(), []string{"a", "b", "c"}
+		c, _, b, _ := grown(t, "-write")
+		all, abc := c.list(), []string{"a", "b", "c"}
 		before := time.Now()
-		renewed := f.lease("b").Spec.RenewTime.Time
+		renewed := c.lease("b").Spec.RenewTime.Time
 		require.NoError(t, b.Kill())
-		f.requireSettled("a", "c")
-		f.requireWorkedOn(all, "a", "c")
-		f.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1})
-		f.requireOneChange(before)
-		taken := f.leaseWrites(time.Time{}, "b")
+		c.requireSettled("a", "c")
+		c.requireWorkedOn(all, "a", "c")
+		c.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1})
+		c.requireOneChange(before)
+		taken := c.leaseWrites(time.Time{}, "b")
 		require.Len(t, taken, 1, "the lease is acquired exactly once")
 		// Renew times are unique whole seconds: of two writes in one second, the second is a second ahead.
-		assert.GreaterOrEqual(t, taken[0].At.Sub(renewed), 2*f.duration-time.Second, "not before it has stood for 2D")
-		assert.Equal(t, shardlease.Sharder, *f.lease("b").Spec.HolderIdentity)
-		f.requireExclusion()
+		assert.GreaterOrEqual(t, taken[0].At.Sub(renewed), 2*c.duration-time.Second, "not before it has stood for 2D")
+		assert.Equal(t, shardlease.Sharder, *c.lease("b").Spec.HolderIdentity)
+		c.requireExclusion()
 
 		before = time.Now()
-		f.restart(b)
-		f.requireSettled(abc...)
-		f.requireWorkedOn(all, abc...)
-		f.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1, shard: 1})
-		f.requireOneChange(before)
-		assert.Len(t, f.leaseWrites(time.Time{}, "b"), 1, "and then left alone")
-		f.requireExclusion()
+		c.restart(b)
+		c.requireSettled(abc...)
+		c.requireWorkedOn(all, abc...)
+		c.requireCosts(before, ownedBy(all, "b", abc...), cost{sharder: 1, shard: 1})
+		c.requireOneChange(before)
+		assert.Len(t, c.leaseWrites(time.Time{}, "b"), 1, "and then left alone")
+		c.requireExclusion()
 	})
 }
 
@@ -110,17 +110,17 @@ func TestDeadShardsObjectsGoToOthersUntilItIsBack(t *testing.T) {
 func TestDeadShardsObjectsGoToOthersAtOnce(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, _, b, _ := grown(t, "-write", "-supervised", "-min-uptime=-1ns")
-		all := f.list()
+		c, _, b, _ := grown(t, "-write", "-supervised", "-min-uptime=-1ns")
+		all := c.list()
 		before := time.Now()
 		require.NoError(t, b.Kill())
-		f.requireSettled("a", "c")
+		c.requireSettled("a", "c")
 		took := time.Since(before)
-		t.Logf("the objects of the dead shard are others' after %v; D is %v", took, f.duration)
-		f.requireWorkedOn(all, "a", "c")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
-		assert.Empty(t, f.leaseWrites(time.Time{}, "b"), "a release needs no proof of death")
-		f.requireExclusion()
+		t.Logf("the objects of the dead shard are others' after %v; D is %v", took, c.duration)
+		c.requireWorkedOn(all, "a", "c")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
+		assert.Empty(t, c.leaseWrites(time.Time{}, "b"), "a release needs no proof of death")
+		c.requireExclusion()
 	})
 }
 
@@ -129,9 +129,9 @@ func TestDeadShardsObjectsGoToOthersAtOnce(t *testing.T) {
 func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, _, b, _ := grown(t, "-write")
-		all := f.list()
-		pods := f.client.CoreV1().Pods(f.namespace)
+		c, _, b, _ := grown(t, "-write")
+		all := c.list()
+		pods := c.client.CoreV1().Pods(c.namespace)
 		pod, err := pods.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "pod-of-b"},
 			Spec: corev1.PodSpec{
@@ -141,10 +141,10 @@ func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		before := time.Now()
-		renewed := f.lease("b").Spec.RenewTime.Time
+		renewed := c.lease("b").Spec.RenewTime.Time
 		require.NoError(t, b.Kill())
 		const margin = time.Second
-		leases := f.client.CoordinationV1().Leases(f.namespace)
+		leases := c.client.CoordinationV1().Leases(c.namespace)
 		dead, err := leases.Patch(t.Context(), "b", types.MergePatchType, []byte(fmt.Sprintf(
 			`{"metadata": {"annotations": {"bellwether.dev/pod": "pod-of-b/%s/%v"}}}`, pod.UID, margin)),
 			metav1.PatchOptions{})
@@ -157,16 +157,16 @@ func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
 		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		reported := time.Now()
-		f.requireSettled("a", "c")
+		c.requireSettled("a", "c")
 		took := time.Since(reported)
-		t.Logf("the objects are others' %v after the report; the margin is %v, D is %v", took, margin, f.duration)
+		t.Logf("the objects are others' %v after the report; the margin is %v, D is %v", took, margin, c.duration)
 		assert.GreaterOrEqual(t, took, margin)
-		written := f.leaseWrites(before, "b")
+		written := c.leaseWrites(before, "b")
 		require.NotEmpty(t, written)
-		assert.Less(t, written[0].At.Sub(renewed), 2*f.duration, "a proof of death takes that long")
-		f.requireWorkedOn(all, "a", "c")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
-		f.requireExclusion()
+		assert.Less(t, written[0].At.Sub(renewed), 2*c.duration, "a proof of death takes that long")
+		c.requireWorkedOn(all, "a", "c")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b", "c"), cost{sharder: 1})
+		c.requireExclusion()
 	})
 }
 
@@ -174,38 +174,38 @@ func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
 func TestShardInACrashLoopKeepsItsObjects(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		args := []string{"-supervised", "-incarnation=" + f.namespace}
-		f.create(many)
-		f.start("a", args...)
-		b := f.start("b", args...)
-		f.requireSettled("a", "b")
-		all := f.list()
+		c := newCluster(t)
+		args := []string{"-supervised", "-incarnation=" + c.namespace}
+		c.create(many)
+		c.start("a", args...)
+		b := c.start("b", args...)
+		c.requireSettled("a", "b")
+		all := c.list()
 		before := time.Now()
 		for crash := range 3 {
 			require.NoError(t, b.Kill())
-			f.referee.died("b", f.requireEnd(b).At)
+			c.referee.died("b", c.requireEnd(b).At)
 			require.NoError(t, b.Restart())
-			f.requireSaid("b", crash+1, "held")
+			c.requireSaid("b", crash+1, "held")
 		}
-		f.requireWorkedOn(all, "a", "b")
-		f.requireCosts(before, nil, cost{})
-		f.requireExclusion()
+		c.requireWorkedOn(all, "a", "b")
+		c.requireCosts(before, nil, cost{})
+		c.requireExclusion()
 	})
 }
 
 func TestDeathOfTheShardersReplica(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, a, _, _ := grown(t)
-		all := f.list()
+		c, a, _, _ := grown(t)
+		all := c.list()
 		before := time.Now()
 		require.NoError(t, a.Kill())
-		f.requireSettled("b", "c")
-		f.requireWorkedOn(all, "b", "c")
-		f.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
-		assert.Len(t, f.leaseWrites(time.Time{}, "a"), 1, "the lease is acquired exactly once")
-		f.requireExclusion()
+		c.requireSettled("b", "c")
+		c.requireWorkedOn(all, "b", "c")
+		c.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
+		assert.Len(t, c.leaseWrites(time.Time{}, "a"), 1, "the lease is acquired exactly once")
+		c.requireExclusion()
 	})
 }
 
@@ -213,45 +213,45 @@ func TestDeathOfTheShardersReplica(t *testing.T) {
 func TestDeathOfTheShardersReplicaWithASupervisor(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f, a, _, _ := grown(t, "-write", "-supervised", "-min-uptime=-1ns")
-		all := f.list()
+		c, a, _, _ := grown(t, "-write", "-supervised", "-min-uptime=-1ns")
+		all := c.list()
 		before := time.Now()
 		require.NoError(t, a.Kill())
-		f.requireSettled("b", "c")
+		c.requireSettled("b", "c")
 		took := time.Since(before)
-		t.Logf("the next sharder has given the objects to others after %v; D is %v", took, f.duration)
-		assert.Empty(t, f.leaseWrites(time.Time{}, "a"), "a release needs no proof of death")
-		f.requireWorkedOn(all, "b", "c")
-		f.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
-		f.requireExclusion()
+		t.Logf("the next sharder has given the objects to others after %v; D is %v", took, c.duration)
+		assert.Empty(t, c.leaseWrites(time.Time{}, "a"), "a release needs no proof of death")
+		c.requireWorkedOn(all, "b", "c")
+		c.requireCosts(before, ownedBy(all, "a", "a", "b", "c"), cost{sharder: 1})
+		c.requireExclusion()
 	})
 }
 
 func TestLeasesOfDeadShardsAreCollected(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a", "-gc-period=1s", "-scan-interval=2s")
-		b := f.start("b", "-without-sharder")
-		f.requireSettled("a", "b")
-		old := f.lease("b")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a", "-gc-period=1s", "-scan-interval=2s")
+		b := c.start("b", "-without-sharder")
+		c.requireSettled("a", "b")
+		old := c.lease("b")
 		require.NoError(t, b.Terminate())
-		f.requireExit(b, 0)
-		f.requireSaid("a", 0, "collected", "b")
-		_, err := f.client.CoordinationV1().Leases(f.namespace).Get(t.Context(), "b", metav1.GetOptions{})
+		c.requireExit(b, 0)
+		c.requireSaid("a", 0, "collected", "b")
+		_, err := c.client.CoordinationV1().Leases(c.namespace).Get(t.Context(), "b", metav1.GetOptions{})
 		assert.True(t, apierrors.IsNotFound(err), "%v", err)
-		f.requirePlaced("a")
+		c.requirePlaced("a")
 
 		before := time.Now()
-		f.restart(b)
-		f.requireSettled("a", "b")
-		all := f.list()
-		f.requireWorkedOn(all, "a", "b")
-		assert.NotEqual(t, old.UID, f.lease("b").UID)
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
-		assert.Len(t, f.leaseWrites(time.Time{}, "b"), 1, "the collection")
-		f.requireExclusion()
+		c.restart(b)
+		c.requireSettled("a", "b")
+		all := c.list()
+		c.requireWorkedOn(all, "a", "b")
+		assert.NotEqual(t, old.UID, c.lease("b").UID)
+		c.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
+		assert.Len(t, c.leaseWrites(time.Time{}, "b"), 1, "the collection")
+		c.requireExclusion()
 	})
 }
 
@@ -267,30 +267,30 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t)
-				f.create(many)
-				f.start("a")
-				b := f.start("b", append(test.args, "-without-sharder", "-write")...)
-				f.requireSettled("a", "b")
-				f.requireWorkedOn(f.list(), "a", "b")
-				before, term := time.Now(), f.lease("b")
-				f.restart(b)
+				c := newCluster(t)
+				c.create(many)
+				c.start("a")
+				b := c.start("b", append(test.args, "-without-sharder", "-write")...)
+				c.requireSettled("a", "b")
+				c.requireWorkedOn(c.list(), "a", "b")
+				before, term := time.Now(), c.lease("b")
+				c.restart(b)
 				restarted := time.Now()
-				f.requireSaid("b", 1, "held")
-				f.eventually(func() bool {
-					for _, p := range f.referee.pieces("b") {
+				c.requireSaid("b", 1, "held")
+				c.eventually(func() bool {
+					for _, p := range c.referee.pieces("b") {
 						if p.begin.After(restarted) {
 							return true
 						}
 					}
 					return false
 				}, "b does not work")
-				assert.Equal(t, test.waits, f.said("b", "waiting"))
+				assert.Equal(t, test.waits, c.said("b", "waiting"))
 				assert.Equal(t, term.Annotations[shardrecord.EpochAnnotation],
-					f.lease("b").Annotations[shardrecord.EpochAnnotation])
-				f.requirePlaced("a", "b")
-				f.requireCosts(before, nil, cost{})
-				f.requireExclusion()
+					c.lease("b").Annotations[shardrecord.EpochAnnotation])
+				c.requirePlaced("a", "b")
+				c.requireCosts(before, nil, cost{})
+				c.requireExclusion()
 			})
 		})
 	}
@@ -299,47 +299,47 @@ func TestRestartedContainerKeepsItsObjects(t *testing.T) {
 func TestDeletedLeaseOfALiveShard(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a")
-		b := f.start("b", "-without-sharder", "-write")
-		f.requireSettled("a", "b")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a")
+		b := c.start("b", "-without-sharder", "-write")
+		c.requireSettled("a", "b")
 		before := time.Now()
 		deleted := time.Now() // or soon after
 		require.NoError(t,
-			f.client.CoordinationV1().Leases(f.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
-		f.requireExit(b, shardlease.ExitCodeNotHeld)
-		f.requireSettled("a")
-		all := f.list()
-		f.requireWorkedOn(all, "a")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
-		taken := f.leaseWrites(before, "b")
+			c.client.CoordinationV1().Leases(c.namespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		c.requireExit(b, shardlease.ExitCodeNotHeld)
+		c.requireSettled("a")
+		all := c.list()
+		c.requireWorkedOn(all, "a")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
+		taken := c.leaseWrites(before, "b")
 		require.Len(t, taken, 1)
 		assert.Equal(t, "create", taken[0].Verb)
-		assert.GreaterOrEqual(t, taken[0].At.Sub(deleted), 2*f.duration-100*time.Millisecond, "not dead before 2D")
-		f.requireExclusion()
+		assert.GreaterOrEqual(t, taken[0].At.Sub(deleted), 2*c.duration-100*time.Millisecond, "not dead before 2D")
+		c.requireExclusion()
 	})
 }
 
 func TestTwoReplicasOfOneIdentity(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("sharder", "-without-shard")
-		first := f.start("a", "-without-sharder", "-write")
-		f.requireSettled("a")
-		f.requireWorkedOn(f.list(), "a")
+		c := newCluster(t)
+		c.create(many)
+		c.start("sharder", "-without-shard")
+		first := c.start("a", "-without-sharder", "-write")
+		c.requireSettled("a")
+		c.requireWorkedOn(c.list(), "a")
 		before := time.Now()
-		second := f.start("a-again", "-without-sharder", "-write", "-identity=a")
-		f.requireLog(second, "another process of the same identity holds the lease: only one of them works")
-		assert.Empty(t, f.referee.pieces("a-again"))
+		second := c.start("a-again", "-without-sharder", "-write", "-identity=a")
+		c.requireLog(second, "another process of the same identity holds the lease: only one of them works")
+		assert.Empty(t, c.referee.pieces("a-again"))
 		require.NoError(t, first.Terminate())
-		f.requireExit(first, 0)
-		f.requireHeld("a-again")
-		f.eventually(func() bool { return len(f.referee.pieces("a-again")) > 0 }, "the second one does not work")
-		f.requireSettled("a")
-		f.requireCosts(before, f.list(), cost{sharder: 1})
-		f.requireExclusion()
+		c.requireExit(first, 0)
+		c.requireHeld("a-again")
+		c.eventually(func() bool { return len(c.referee.pieces("a-again")) > 0 }, "the second one does not work")
+		c.requireSettled("a")
+		c.requireCosts(before, c.list(), cost{sharder: 1})
+		c.requireExclusion()
 	})
 }

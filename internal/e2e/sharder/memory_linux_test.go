@@ -28,22 +28,22 @@ func BenchmarkSharderMemoryOfLargeObjects(b *testing.B) {
 func measureMemory(b *testing.B, annotated int, counts ...int) {
 	b.Helper()
 	const scans = 3
-	f := newCrowd(b)
-	f.annotated = annotated
-	sharder := f.start("sharder", "-without-shard", "-scan-interval=1s")
-	f.start("a", "-lease-only")
-	f.start("b", "-lease-only")
-	f.requireSettled("a", "b") // who would not let go of anything
+	c := newCrowd(b)
+	c.annotated = annotated
+	sharder := c.start("sharder", "-without-shard", "-scan-interval=1s")
+	c.start("a", "-lease-only")
+	c.start("b", "-lease-only")
+	c.requireSettled("a", "b") // who would not let go of anything
 	objects := 0
 	for _, n := range counts {
 		b.Run(fmt.Sprintf("%d-objects", n), func(b *testing.B) {
-			f.create(n - objects)
+			c.create(n - objects)
 			objects = n
 			all := []string{"scan", strconv.Itoa(n), strconv.Itoa(n)}
-			f.requireSaid("sharder", f.said("sharder", all...), all...)
+			c.requireSaid("sharder", c.said("sharder", all...), all...)
 			require.NoError(b, sharder.Restart())
-			f.requireSaid("sharder", f.said("sharder", all...)+scans-1, all...)
-			heap := f.heap("sharder", sharder)
+			c.requireSaid("sharder", c.said("sharder", all...)+scans-1, all...)
+			heap := c.heap("sharder", sharder)
 			b.ReportMetric(heap/1e6, "heap-MB")
 			b.ReportMetric(residentMB(b, sharder, "VmRSS"), "rss-MB")
 			b.ReportMetric(residentMB(b, sharder, "VmHWM"), "peak-rss-MB")
@@ -53,18 +53,18 @@ func measureMemory(b *testing.B, annotated int, counts ...int) {
 }
 
 // heap returns the bytes on the heap of a replica that it can still reach.
-func (f *fleet) heap(name string, p *e2e.Process) float64 {
-	f.t.Helper()
-	n := f.said(name, "heap")
-	require.NoError(f.t, syscall.Kill(p.Pid(), syscall.SIGUSR1))
-	f.requireSaid(name, n, "heap")
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (c *cluster) heap(name string, p *e2e.Process) float64 {
+	c.t.Helper()
+	n := c.said(name, "heap")
+	require.NoError(c.t, syscall.Kill(p.Pid(), syscall.SIGUSR1))
+	c.requireSaid(name, n, "heap")
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var heap float64
-	for _, l := range f.lines {
+	for _, l := range c.lines {
 		if l.replica == name && l.words[0] == "heap" {
 			bytes, err := strconv.ParseFloat(l.words[1], 64)
-			require.NoError(f.t, err)
+			require.NoError(c.t, err)
 			heap = bytes
 		}
 	}

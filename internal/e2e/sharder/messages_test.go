@@ -56,13 +56,13 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t, configMaps)
-				config := f.user("a") // has no right to any other kind
-				f.kinds = []kind{test.kind}
-				p := f.startAs(config, "a", test.args...)
-				f.requireExit(p, 1)
+				c := newCluster(t, configMaps)
+				config := c.user("a") // has no right to any other kind
+				c.kinds = []kind{test.kind}
+				p := c.startAs(config, "a", test.args...)
+				c.requireExit(p, 1)
 				for _, text := range test.want {
-					assert.Contains(t, f.log(p), text)
+					assert.Contains(t, c.log(p), text)
 				}
 			})
 		})
@@ -73,26 +73,26 @@ func TestMistakesAreNamedAtStart(t *testing.T) {
 func TestASharderThatWaitsForAResourceSaysSo(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t, configMaps)
-		config := f.user("a")
-		f.kinds = []kind{comets}
-		p := f.startAs(config, "a", "-without-shard")
-		f.requireLog(p, "objects of some resources are not distributed")
-		assert.Contains(t, f.log(p), "is its CustomResourceDefinition installed?")
+		c := newCluster(t, configMaps)
+		config := c.user("a")
+		c.kinds = []kind{comets}
+		p := c.startAs(config, "a", "-without-shard")
+		c.requireLog(p, "objects of some resources are not distributed")
+		assert.Contains(t, c.log(p), "is its CustomResourceDefinition installed?")
 	})
 }
 
 func TestSharderWithARateLimitSaysSo(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		p := f.start("sharder", "-without-shard", "-qps=0")
-		f.requireLog(p, "the client is limited to few requests per second: each object takes at least one; raise QPS "+
+		c := newCluster(t)
+		c.create(many)
+		p := c.start("sharder", "-without-shard", "-qps=0")
+		c.requireLog(p, "the client is limited to few requests per second: each object takes at least one; raise QPS "+
 			"and Burst of its rest.Config, or set QPS to -1")
-		f.start("a", "-without-sharder")
-		f.requireLog(p, "the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or "+
+		c.start("a", "-without-sharder")
+		c.requireLog(p, "the client holds the sharder's requests back: raise QPS and Burst of its rest.Config, or "+
 			"set QPS to -1")
-		f.requireSettled("a")
+		c.requireSettled("a")
 	})
 }

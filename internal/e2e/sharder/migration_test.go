@@ -18,7 +18,7 @@ import (
 func TestMigrationToShardsAndBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		f := newCluster(t)
 		f.create(many)
 		all := f.list()
 		a := f.join("a", "-plain")
@@ -60,27 +60,27 @@ func TestMigrationToShardsAndBack(t *testing.T) {
 }
 
 // join starts a replica, and waits until a signal that it gets will be heeded.
-func (f *fleet) join(name string, args ...string) *e2e.Process {
-	f.t.Helper()
-	p := f.start(name, args...)
-	f.requireSaid(name, 0, "started")
+func (c *cluster) join(name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	p := c.start(name, args...)
+	c.requireSaid(name, 0, "started")
 	return p
 }
 
 // end ends a replica as a rolling update does.
-func (f *fleet) end(p *e2e.Process) {
-	f.t.Helper()
-	require.NoError(f.t, p.Terminate())
-	f.requireExit(p, 0)
+func (c *cluster) end(p *e2e.Process) {
+	c.t.Helper()
+	require.NoError(c.t, p.Terminate())
+	c.requireExit(p, 0)
 }
 
 // requireAlone waits until one of these replicas was the last to work on each object.
-func (f *fleet) requireAlone(objects []object, replicas ...string) {
-	f.t.Helper()
-	f.eventually(func() bool {
+func (c *cluster) requireAlone(objects []object, replicas ...string) {
+	c.t.Helper()
+	c.eventually(func() bool {
 		last := map[string]bool{}
 		for _, o := range objects {
-			workers := f.referee.workers(o.GetUID())
+			workers := c.referee.workers(o.GetUID())
 			if len(workers) == 0 {
 				return false
 			}

@@ -31,11 +31,11 @@ import (
 // assigned to another one, from the release until the last of them carries its label. Beside it the
 // bare loop patches a label of the same objects, as many at a time.
 func BenchmarkSharderRelease(b *testing.B) {
-	f := newCrowd(b)
-	f.create(moving)
-	holdLease(b, f, "a")
-	release := holdLease(b, f, "b")
-	r := &rebalance{b: b, f: f, settled: make(chan struct{}, 10)}
+	c := newCrowd(b)
+	c.create(moving)
+	holdLease(b, c, "a")
+	release := holdLease(b, c, "b")
+	r := &rebalance{b: b, c: c, settled: make(chan struct{}, 10)}
 	r.run("a", r.start)
 	before := r.bare("b", 1)
 	moved, took := r.run("a", release)
@@ -45,12 +45,12 @@ func BenchmarkSharderRelease(b *testing.B) {
 // BenchmarkSharderDeath is the same for a shard whose process is killed and released by its
 // supervisor.
 func BenchmarkSharderDeath(b *testing.B) {
-	f := newCrowd(b)
-	f.create(moving)
-	holdLease(b, f, "a")
-	dies := f.start("b", "-supervised", "-min-uptime=-1ns", "-without-sharder")
-	f.requireSaid("b", 0, "held")
-	r := &rebalance{b: b, f: f, settled: make(chan struct{}, 10)}
+	c := newCrowd(b)
+	c.create(moving)
+	holdLease(b, c, "a")
+	dies := c.start("b", "-supervised", "-min-uptime=-1ns", "-without-sharder")
+	c.requireSaid("b", 0, "held")
+	r := &rebalance{b: b, c: c, settled: make(chan struct{}, 10)}
 	r.run("a", r.start)
 	before := r.bare("b", 1)
 	moved, took := r.run("a", func() { require.NoError(b, dies.Kill()) })
@@ -62,13 +62,13 @@ func BenchmarkSharderDeath(b *testing.B) {
 // but let go of them, and how many writes each takes. Beside it the bare loop, three times an
 // object.
 func BenchmarkSharderJoin(b *testing.B) {
-	f := newCrowd(b)
-	f.create(moving)
-	r := &rebalance{b: b, f: f, settled: make(chan struct{}, 10)}
-	runLease(b, f, "a", func(ctx context.Context, lease *shardlease.Lease) { idle(ctx, b, f, lease, &r.writes) })
+	c := newCrowd(b)
+	c.create(moving)
+	r := &rebalance{b: b, c: c, settled: make(chan struct{}, 10)}
+	runLease(b, c, "a", func(ctx context.Context, lease *shardlease.Lease) { idle(ctx, b, c, lease, &r.writes) })
 	r.run("a", r.start)
 	before := r.bare("a", 3)
-	moved, took := r.run("b", func() { holdLease(b, f, "b") })
+	moved, took := r.run("b", func() { holdLease(b, c, "b") })
 	r.report(len(moved), took, before+r.bare("b", 3), 3)
 }
 
@@ -78,7 +78,7 @@ const moving = 4_000
 // rebalance is what happens in a ring of two shards.
 type rebalance struct {
 	b       *testing.B
-	f       *fleet
+	c       *cluster
 	settled chan struct{}
 	writes  atomic.Int64 // to objects, by sharder and shards
 	bares   atomic.Int64 // patches of the bare loop; each changes something
@@ -89,7 +89,7 @@ func (r *rebalance) start() {
 	ctx, cancel := context.WithCancel(r.b.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		runSharder(ctx, r.f, configMaps, sharder.Hooks{
+		runSharder(ctx, r.c, configMaps, sharder.Hooks{
 			OnPatch:   func(sharder.Patch) { r.writes.Add(1) },
 			OnSettled: func([]string) { r.settled <- struct{}{} },
 		})
@@ -104,7 +104,7 @@ func (r *rebalance) start() {
 func (r *rebalance) run(shard string, change func()) (moved []string, took time.Duration) {
 	client, err := metadata.NewForConfig(shared.Admin())
 	require.NoError(r.b, err)
-	objects := client.Resource(configMaps.Resource).Namespace(r.f.namespace)
+	objects := client.Resource(configMaps.Resource).Namespace(r.c.namespace)
 	options := metav1.ListOptions{LabelSelector: shardLabel + "=" + shard}
 	list, err := objects.List(r.b.Context(), options)
 	require.NoError(r.b, err)
@@ -138,7 +138,7 @@ func (r *rebalance) run(shard string, change func()) (moved []string, took time.
 func (r *rebalance) bare(shard string, patches int) time.Duration {
 	client, err := metadata.NewForConfig(shared.Admin())
 	require.NoError(r.b, err)
-	objects := client.Resource(configMaps.Resource).Namespace(r.f.namespace)
+	objects := client.Resource(configMaps.Resource).Namespace(r.c.namespace)
 	list, err := objects.List(r.b.Context(), metav1.ListOptions{LabelSelector: shardLabel + "=" + shard})
 	require.NoError(r.b, err)
 	began := time.Now()
@@ -175,7 +175,7 @@ func (r *rebalance) report(moved int, took, bare time.Duration, patches int) {
 }
 
 // idle is a shard whose work is nothing.
-func idle(ctx context.Context, b *testing.B, f *fleet, lease *shardlease.Lease, writes *atomic.Int64) {
+func idle(ctx context.Context, b *testing.B, c *cluster, lease *shardlease.Lease, writes *atomic.Int64) {
 	config := rest.CopyConfig(shared.Admin())
 	config.Wrap(lease.WrapTransport)
 	objects, err := metadata.NewForConfig(config)
@@ -186,11 +186,11 @@ func idle(ctx context.Context, b *testing.B, f *fleet, lease *shardlease.Lease, 
 	require.NoError(b, err)
 	worker, err := shard.New(objects, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer)),
 		lease, shard.Config{
-			Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{f.namespace}}},
+			Resources: []api.Resource{{GVR: configMaps.Resource, Namespaces: []string{c.namespace}}},
 			Hooks:     shard.Hooks{OnDrained: func(api.ObjectRef, time.Duration, error) { writes.Add(1) }},
 		})
 	require.NoError(b, err)
-	informer := worker.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(f.namespace), client),
+	informer := worker.NewInformer(shard.ListerWatcher(client.CoreV1().ConfigMaps(c.namespace), client),
 		&corev1.ConfigMap{}, 0, cache.Indexers{})
 	informer.RunWithContext(ctx)
 }

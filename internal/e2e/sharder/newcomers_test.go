@@ -19,47 +19,47 @@ import (
 func TestANewObjectDoesNotWaitForADeadShard(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		x := f.start("x")
-		f.requireSettled("x")
+		c := newCluster(t)
+		c.create(many)
+		x := c.start("x")
+		c.requireSettled("x")
 		require.NoError(t, x.Kill())
-		f.referee.died("x", f.requireEnd(x).At)
-		f.start("a")
-		f.start("b")
-		f.start("c")
-		f.requireHeld("a", "b", "c")
+		c.referee.died("x", c.requireEnd(x).At)
+		c.start("a")
+		c.start("b")
+		c.start("c")
+		c.requireHeld("a", "b", "c")
 		created := time.Now()
 		names := map[string]bool{}
 		for n := range 12 {
 			name := fmt.Sprint("new-", n)
 			names[name] = true
-			_, err := f.client.CoreV1().ConfigMaps(f.namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": f.namespace}},
+			_, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": c.namespace}},
 			}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		f.requireSettled("a", "b", "c")
-		f.requireWorkedOn(f.list(), "a", "b", "c")
+		c.requireSettled("a", "b", "c")
+		c.requireWorkedOn(c.list(), "a", "b", "c")
 
 		var taken []e2e.AuditEvent
-		f.eventually(func() bool { taken = f.leaseWrites(created, "x"); return len(taken) > 0 }, "x was not taken over")
+		c.eventually(func() bool { taken = c.leaseWrites(created, "x"); return len(taken) > 0 }, "x was not taken over")
 		assigned := map[string]time.Time{} // at first
-		for _, e := range f.audited(created) {
+		for _, e := range c.audited(created) {
 			if part(e) == "sharder" && e.Verb == "patch" && e.Code == 200 {
 				if at, ok := assigned[e.Name]; !ok || e.Received.Before(at) {
 					assigned[e.Name] = e.Received
 				}
 			}
 		}
-		costs := f.costs(created)
+		costs := c.costs(created)
 		for name := range names {
 			assert.Equal(t, cost{sharder: 1}, costs[name], "%s had to wait for x", name)
 			assert.True(t, assigned[name].Before(taken[0].Received), "%s was assigned at %v, x taken at %v", name,
 				assigned[name], taken[0].Received)
-			first := slices.IndexFunc(f.list(), func(o object) bool { return o.GetName() == name })
-			assert.NotContains(t, f.referee.workers(f.list()[first].GetUID()), "x")
+			first := slices.IndexFunc(c.list(), func(o object) bool { return o.GetName() == name })
+			assert.NotContains(t, c.referee.workers(c.list()[first].GetUID()), "x")
 		}
-		f.requireExclusion()
+		c.requireExclusion()
 	})
 }

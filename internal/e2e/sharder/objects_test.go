@@ -20,27 +20,27 @@ import (
 // among three has some. A test that needs objects to move between shards must check that some do.
 const many = 40
 
-// object is one that the fleet distributes.
+// object is one that the cluster distributes.
 type object struct {
 	kind kind
 	*unstructured.Unstructured
 }
 
 // objects returns the client for objects of a kind.
-func (f *fleet) objects(k kind) dynamic.ResourceInterface {
+func (c *cluster) objects(k kind) dynamic.ResourceInterface {
 	if k.namespaced {
-		return f.dynamic.Resource(k.Resource).Namespace(f.namespace)
+		return c.dynamic.Resource(k.Resource).Namespace(c.namespace)
 	}
-	return f.dynamic.Resource(k.Resource)
+	return c.dynamic.Resource(k.Resource)
 }
 
 // create creates n objects of each kind, several at a time, named by the API server.
-func (f *fleet) create(n int) {
-	f.t.Helper()
+func (c *cluster) create(n int) {
+	c.t.Helper()
 	var creating sync.WaitGroup
-	errs := make(chan error, n*len(f.kinds))
+	errs := make(chan error, n*len(c.kinds))
 	slots := make(chan struct{}, 16)
-	for _, k := range f.kinds {
+	for _, k := range c.kinds {
 		for range n {
 			creating.Go(func() {
 				slots <- struct{}{}
@@ -48,14 +48,14 @@ func (f *fleet) create(n int) {
 				o := &unstructured.Unstructured{}
 				o.SetGroupVersionKind(k.Resource.GroupVersion().WithKind(k.Kind))
 				o.SetGenerateName("o-")
-				o.SetLabels(map[string]string{"test": f.namespace})
-				if f.annotated > 0 {
-					o.SetAnnotations(map[string]string{"large": strings.Repeat("x", f.annotated)})
+				o.SetLabels(map[string]string{"test": c.namespace})
+				if c.annotated > 0 {
+					o.SetAnnotations(map[string]string{"large": strings.Repeat("x", c.annotated)})
 				}
 				if k.Kind == "IngressClass" {
 					_ = unstructured.SetNestedField(o.Object, "bellwether.dev/test", "spec", "controller")
 				}
-				_, err := f.objects(k).Create(f.t.Context(), o, metav1.CreateOptions{})
+				_, err := c.objects(k).Create(c.t.Context(), o, metav1.CreateOptions{})
 				errs <- err
 			})
 		}
@@ -63,26 +63,26 @@ func (f *fleet) create(n int) {
 	creating.Wait()
 	close(errs)
 	for err := range errs {
-		require.NoError(f.t, err)
+		require.NoError(c.t, err)
 	}
 }
 
 // createUntil creates objects until there are those that a test needs: which shard an object
 // belongs to is a matter of its name.
-func (f *fleet) createUntil(enough func(all []object) bool) {
-	f.t.Helper()
-	for f.create(many); !enough(f.list()); {
-		f.create(1)
+func (c *cluster) createUntil(enough func(all []object) bool) {
+	c.t.Helper()
+	for c.create(many); !enough(c.list()); {
+		c.create(1)
 	}
 }
 
 // list returns all objects, sorted by name.
-func (f *fleet) list() []object {
-	f.t.Helper()
+func (c *cluster) list() []object {
+	c.t.Helper()
 	var all []object
-	for _, k := range f.kinds {
-		list, err := f.objects(k).List(f.t.Context(), metav1.ListOptions{LabelSelector: "test=" + f.namespace})
-		require.NoError(f.t, err)
+	for _, k := range c.kinds {
+		list, err := c.objects(k).List(c.t.Context(), metav1.ListOptions{LabelSelector: "test=" + c.namespace})
+		require.NoError(c.t, err)
 		for i := range list.Items {
 			all = append(all, object{k, &list.Items[i]})
 		}
@@ -92,19 +92,19 @@ func (f *fleet) list() []object {
 }
 
 // get reads an object.
-func (f *fleet) get(o object) object {
-	f.t.Helper()
-	now, err := f.objects(o.kind).Get(f.t.Context(), o.GetName(), metav1.GetOptions{})
-	require.NoError(f.t, err)
+func (c *cluster) get(o object) object {
+	c.t.Helper()
+	now, err := c.objects(o.kind).Get(c.t.Context(), o.GetName(), metav1.GetOptions{})
+	require.NoError(c.t, err)
 	return object{o.kind, now}
 }
 
 // edit patches an object as a user does, who knows nothing of versions.
-func (f *fleet) edit(o object, patch string, args ...any) {
-	f.t.Helper()
-	_, err := f.objects(o.kind).Patch(f.t.Context(), o.GetName(), types.MergePatchType,
+func (c *cluster) edit(o object, patch string, args ...any) {
+	c.t.Helper()
+	_, err := c.objects(o.kind).Patch(c.t.Context(), o.GetName(), types.MergePatchType,
 		fmt.Appendf(nil, patch, args...), metav1.PatchOptions{})
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 }
 
 // owner is the shard that an object belongs to when these are the members.
@@ -142,12 +142,12 @@ func (o object) misplaced(members ...string) string {
 }
 
 // requirePlaced waits until every object is where the ring says, with a record that says so.
-func (f *fleet) requirePlaced(members ...string) {
-	f.t.Helper()
+func (c *cluster) requirePlaced(members ...string) {
+	c.t.Helper()
 	var wrong []string
-	f.eventually(func() bool {
+	c.eventually(func() bool {
 		wrong = wrong[:0]
-		for _, o := range f.list() {
+		for _, o := range c.list() {
 			if problem := o.misplaced(members...); problem != "" {
 				wrong = append(wrong, problem)
 			}
@@ -157,11 +157,11 @@ func (f *fleet) requirePlaced(members ...string) {
 }
 
 // requireWorkedOn waits until the last work on each object is its owner's.
-func (f *fleet) requireWorkedOn(objects []object, members ...string) {
-	f.t.Helper()
+func (c *cluster) requireWorkedOn(objects []object, members ...string) {
+	c.t.Helper()
 	for _, o := range objects {
-		f.eventually(func() bool {
-			workers := f.referee.workers(o.GetUID())
+		c.eventually(func() bool {
+			workers := c.referee.workers(o.GetUID())
 			return len(workers) > 0 && workers[len(workers)-1] == o.owner(members...)
 		}, "%s: %s does not work on it", o.GetName(), o.owner(members...))
 	}

@@ -31,7 +31,7 @@ type setup struct {
 	// of is the setup whose objects these processes work on; nil: their own.
 	of *setup
 
-	f     *fleet
+	c     *cluster
 	spent spending
 }
 
@@ -71,15 +71,15 @@ func BenchmarkSharderOverhead(b *testing.B) {
 	all := []*setup{one, labelled, shard, dressed, parts, shards}
 	for _, s := range all {
 		if s.of != nil {
-			s.f = s.of.f
+			s.c = s.of.c
 			continue
 		}
-		s.f = newCrowd(b)
+		s.c = newCrowd(b)
 		for i := range objects {
-			objects := s.f.client.CoreV1().ConfigMaps(s.f.namespace)
+			objects := s.c.client.CoreV1().ConfigMaps(s.c.namespace)
 			o, err := objects.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 				Name:   fmt.Sprint("o-", i),
-				Labels: map[string]string{"test": s.f.namespace, "part": strconv.Itoa(i % max(1, s.processes))},
+				Labels: map[string]string{"test": s.c.namespace, "part": strconv.Itoa(i % max(1, s.processes))},
 			}}, metav1.CreateOptions{})
 			require.NoError(b, err)
 			if s.labelled {
@@ -124,17 +124,17 @@ func BenchmarkSharderOverhead(b *testing.B) {
 // turn runs the setup for a while, and adds up what that has cost.
 func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 	b.Helper()
-	program, err := s.f.cp.Program(b.Context(), "./reconciler")
+	program, err := s.c.cp.Program(b.Context(), "./reconciler")
 	require.NoError(b, err)
-	kubeconfig, err := s.f.cp.Kubeconfig(s.f.cp.Admin())
+	kubeconfig, err := s.c.cp.Kubeconfig(s.c.cp.Admin())
 	require.NoError(b, err)
 	var patched atomic.Int64       // of all processes that were asked
 	var told, working atomic.Int64 // processes
 	var settled atomic.Int64       // among how many shards all objects were divided last
 	var processes []*e2e.Process
 	for i := range s.processes {
-		s.f.markers++
-		args := []string{"-kubeconfig=" + kubeconfig, "-namespace=" + s.f.namespace, "-pace=" + pace.String()}
+		s.c.markers++
+		args := []string{"-kubeconfig=" + kubeconfig, "-namespace=" + s.c.namespace, "-pace=" + pace.String()}
 		switch {
 		case s.ring:
 			args = append(args, "-ring="+ringName, fmt.Sprintf("-identity=s%d", i))
@@ -143,8 +143,8 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 		default:
 			args = append(args, "-selector=test")
 		}
-		p, err := s.f.cp.Run(e2e.Command{
-			Name: fmt.Sprintf("%s-%s-%d", s.f.namespace, s.name, s.f.markers), Path: program, Args: args,
+		p, err := s.c.cp.Run(e2e.Command{
+			Name: fmt.Sprintf("%s-%s-%d", s.c.namespace, s.name, s.c.markers), Path: program, Args: args,
 			OnLine: func(text string) {
 				if text == "working" {
 					working.Add(1)
@@ -164,23 +164,23 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 		defer func() { _ = p.Kill() }()
 		processes = append(processes, p)
 	}
-	s.f.eventually(func() bool { return int(working.Load()) == s.processes }, "not all processes work")
+	s.c.eventually(func() bool { return int(working.Load()) == s.processes }, "not all processes work")
 	count := func() int64 {
 		patched.Store(0)
 		told.Store(0)
 		for _, p := range processes {
 			require.NoError(b, syscall.Kill(p.Pid(), syscall.SIGUSR1))
 		}
-		s.f.eventually(func() bool { return int(told.Load()) == s.processes }, "not all processes answer")
+		s.c.eventually(func() bool { return int(told.Load()) == s.processes }, "not all processes answer")
 		return patched.Load()
 	}
 	if s.ring {
-		s.f.eventually(func() bool { return int(settled.Load()) == s.processes },
+		s.c.eventually(func() bool { return int(settled.Load()) == s.processes },
 			"the objects are not divided among %d shards", s.processes)
 	}
 	time.Sleep(3 * time.Second) // of warming up
 	measure := func() spending {
-		now := spending{updates: count(), server: cpuSeconds(b, s.f.cp.APIServer), etcd: cpuSeconds(b, s.f.cp.Etcd)}
+		now := spending{updates: count(), server: cpuSeconds(b, s.c.cp.APIServer), etcd: cpuSeconds(b, s.c.cp.Etcd)}
 		for _, p := range processes {
 			now.controllers += cpuSeconds(b, p)
 		}
@@ -193,7 +193,7 @@ func (s *setup) turn(b *testing.B, pace, length time.Duration) {
 		require.NoError(b, p.Terminate())
 	}
 	for _, p := range processes {
-		s.f.requireEnd(p)
+		s.c.requireEnd(p)
 	}
 	turn := spending{
 		after.updates - before.updates, after.controllers - before.controllers,

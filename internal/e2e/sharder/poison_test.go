@@ -20,20 +20,20 @@ import (
 func TestAnObjectThatKillsItsShardsIsHeldBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		all := f.list()
+		c := newCluster(t)
+		c.create(many)
+		all := c.list()
 		args := []string{"-supervised", "-min-uptime=-1ns", "-deadly=deadly"}
-		replicas := []*e2e.Process{f.start("a", args...), f.start("b", args...), f.start("c", args...)}
-		f.requireSettled("a", "b", "c")
-		deaths := f.restartAll(replicas)
+		replicas := []*e2e.Process{c.start("a", args...), c.start("b", args...), c.start("c", args...)}
+		c.requireSettled("a", "b", "c")
+		deaths := c.restartAll(replicas)
 
-		o, err := f.client.CoreV1().ConfigMaps(f.namespace).Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "deadly", Labels: map[string]string{"test": f.namespace, "deadly": ""}},
+		o, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "deadly", Labels: map[string]string{"test": c.namespace, "deadly": ""}},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		deadly := func() object {
-			for _, each := range f.list() {
+			for _, each := range c.list() {
 				if each.GetUID() == o.UID {
 					return each
 				}
@@ -41,26 +41,26 @@ func TestAnObjectThatKillsItsShardsIsHeldBack(t *testing.T) {
 			require.Fail(t, "it is gone")
 			return object{}
 		}
-		f.eventually(func() bool {
+		c.eventually(func() bool {
 			v := versionOf(deadly())
 			return v.valid && v.owner.State == "free" && v.shard == ""
 		}, "it is not held back")
 		held := time.Now()
 		assert.Equal(t, int32(2), deaths.Load())
-		f.eventually(func() bool {
+		c.eventually(func() bool {
 			for _, each := range all {
-				if f.get(each).misplaced("a", "b", "c") != "" {
+				if c.get(each).misplaced("a", "b", "c") != "" {
 					return false
 				}
 			}
 			return true
 		}, "the others are not with their owners")
 		t.Logf("the others are with their owners %v after it is held back", time.Since(held))
-		f.requireWorkedOn(all, "a", "b", "c")
+		c.requireWorkedOn(all, "a", "b", "c")
 
-		f.eventually(func() bool { return deaths.Load() == 3 }, "it is not tried again")
+		c.eventually(func() bool { return deaths.Load() == 3 }, "it is not tried again")
 		assert.Greater(t, time.Since(held), 20*time.Second)
-		f.eventually(func() bool {
+		c.eventually(func() bool {
 			for _, annotation := range deadly().GetAnnotations() {
 				if strings.Contains(annotation, `"state":"free"`) && strings.Contains(annotation, `{"count":3,`) {
 					return true
@@ -68,36 +68,36 @@ func TestAnObjectThatKillsItsShardsIsHeldBack(t *testing.T) {
 			}
 			return false
 		}, "it is not held back again")
-		f.edit(deadly(), `{"metadata": {"labels": {"deadly": null}}}`)
-		f.requireSettled("a", "b", "c")
-		f.requireWorkedOn([]object{deadly()}, "a", "b", "c")
+		c.edit(deadly(), `{"metadata": {"labels": {"deadly": null}}}`)
+		c.requireSettled("a", "b", "c")
+		c.requireWorkedOn([]object{deadly()}, "a", "b", "c")
 		assert.Equal(t, int32(3), deaths.Load())
-		f.requireExclusion()
+		c.requireExclusion()
 	})
 }
 
 // restartAll restarts each process that ends, after a second, until the test ends. It counts the ends.
-func (f *fleet) restartAll(replicas []*e2e.Process) (deaths *atomic.Int32) {
+func (c *cluster) restartAll(replicas []*e2e.Process) (deaths *atomic.Int32) {
 	deaths = &atomic.Int32{}
 	var all sync.WaitGroup
 	for _, p := range replicas {
 		all.Go(func() {
 			for {
-				exit, err := p.Wait(f.t.Context())
+				exit, err := p.Wait(c.t.Context())
 				if err != nil {
 					return
 				}
-				f.referee.died(f.nameOf(p), exit.At)
+				c.referee.died(c.nameOf(p), exit.At)
 				deaths.Add(1)
 				select {
-				case <-f.t.Context().Done():
+				case <-c.t.Context().Done():
 					return
 				case <-time.After(time.Second):
 				}
-				assert.NoError(f.t, p.Restart())
+				assert.NoError(c.t, p.Restart())
 			}
 		})
 	}
-	f.t.Cleanup(all.Wait)
+	c.t.Cleanup(all.Wait)
 	return deaths
 }

@@ -15,31 +15,31 @@ import (
 func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
+		c := newCluster(t)
 		stuck := func(all []object) []object { return ownedBy(ownedBy(all, "b", "a", "b"), "c", "a", "b", "c") }
-		f.createUntil(func(all []object) bool { return len(stuck(all)) > 0 })
-		f.start("a", "-overdue-after=1s")
-		b := f.start("b", "-without-sharder", "-work=1h", "-stubborn")
-		f.requireSettled("a", "b")
-		all := f.list()
-		f.requireWorkedOn(all, "a", "b")
+		c.createUntil(func(all []object) bool { return len(stuck(all)) > 0 })
+		c.start("a", "-overdue-after=1s")
+		b := c.start("b", "-without-sharder", "-work=1h", "-stubborn")
+		c.requireSettled("a", "b")
+		all := c.list()
+		c.requireWorkedOn(all, "a", "b")
 		before := time.Now()
-		f.start("c", "-without-sharder")
+		c.start("c", "-without-sharder")
 
 		// b never acknowledges.
 		share := stuck(all)
-		f.eventually(func() bool {
+		c.eventually(func() bool {
 			for _, o := range share {
-				if v := versionOf(f.get(o)); !v.drained || v.shard != "b" {
+				if v := versionOf(c.get(o)); !v.drained || v.shard != "b" {
 					return false
 				}
 			}
 			return true
 		}, "not drained")
-		f.requireSaid("a", 0, "overdue", share[0].GetName(), "b")
+		c.requireSaid("a", 0, "overdue", share[0].GetName(), "b")
 		require.NoError(t, b.Kill())
-		f.requireSettled("a", "c")
-		f.requireWorkedOn(all, "a", "c")
+		c.requireSettled("a", "c")
+		c.requireWorkedOn(all, "a", "c")
 
 		want := map[string]cost{}
 		for _, o := range all {
@@ -52,14 +52,14 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 				want[o.GetName()] = cost{sharder: 1}
 			}
 		}
-		f.requireEach(before, want)
-		assert.Len(t, f.leaseWrites(before, "b"), 1)
+		c.requireEach(before, want)
+		assert.Len(t, c.leaseWrites(before, "b"), 1)
 		for _, o := range share {
-			for _, v := range f.referee.versions(o.GetUID()) {
+			for _, v := range c.referee.versions(o.GetUID()) {
 				assert.False(t, v.shard == "c" && v.drained, "%s: the new shard was asked to let go, too", o.GetName())
 			}
 		}
-		f.requireExclusion()
+		c.requireExclusion()
 	})
 }
 
@@ -68,18 +68,18 @@ func TestShardThatDiesWhileItIsDrained(t *testing.T) {
 func TestWorkThatKeepsAnObjectTooLong(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a", "-work=1h", "-ack-grace=500ms")
-		f.requireSettled("a")
-		all := f.list()
-		f.requireWorkedOn(all, "a")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a", "-work=1h", "-ack-grace=500ms")
+		c.requireSettled("a")
+		all := c.list()
+		c.requireWorkedOn(all, "a")
 		before := time.Now()
-		f.start("b", "-work=1h")
-		f.requireSettled("a", "b")
-		f.requireWorkedOn(all, "a", "b")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
-		f.requireExclusion()
+		c.start("b", "-work=1h")
+		c.requireSettled("a", "b")
+		c.requireWorkedOn(all, "a", "b")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1, shard: 1})
+		c.requireExclusion()
 	})
 }
 
@@ -110,9 +110,9 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				f := newFleet(t)
+				c := newCluster(t)
 				// or there is no middle
-				f.createUntil(func(all []object) bool {
+				c.createUntil(func(all []object) bool {
 					return len(moved(all, []string{"a", "b"}, []string{"a", "b", "c"})) > 4
 				})
 				proxy, err := shared.Proxy()
@@ -120,49 +120,49 @@ func TestSharderThatChangesInTheMiddleOfARebalance(t *testing.T) {
 				defer proxy.Close()
 				sharder := []string{"-without-shard", "-max-drains=1"}
 				shard := []string{"-without-sharder", "-work=2s", "-stubborn"} // so that the middle lasts
-				first := f.startAs(proxy.Config(f.user("s1")), "s1", sharder...)
-				f.requireSaid("s1", 0, "sharder")
-				f.start("s2", sharder...)
-				f.start("a", shard...)
-				f.start("b", shard...)
-				f.requireSettled("a", "b")
-				all := f.list()
-				f.requireWorkedOn(all, "a", "b")
+				first := c.startAs(proxy.Config(c.user("s1")), "s1", sharder...)
+				c.requireSaid("s1", 0, "sharder")
+				c.start("s2", sharder...)
+				c.start("a", shard...)
+				c.start("b", shard...)
+				c.requireSettled("a", "b")
+				all := c.list()
+				c.requireWorkedOn(all, "a", "b")
 				before := time.Now()
-				f.start("c", shard...)
+				c.start("c", shard...)
 				share := moved(all, []string{"a", "b"}, []string{"a", "b", "c"})
-				f.eventually(func() bool { return f.arrived(share, "c") >= 2 }, "nothing moves")
+				c.eventually(func() bool { return c.arrived(share, "c") >= 2 }, "nothing moves")
 				test.end(t, first, proxy)
 				ended := time.Now()
-				assert.Less(t, f.arrived(share, "c"), len(share), "this was not the middle")
-				f.requireSaid("s2", 0, "sharder")
+				assert.Less(t, c.arrived(share, "c"), len(share), "this was not the middle")
+				c.requireSaid("s2", 0, "sharder")
 				if test.wake != nil {
 					test.wake(t, first, proxy)
 				}
-				f.requireSettled("a", "b", "c")
-				f.requireWorkedOn(all, "a", "b", "c")
-				f.requireCosts(before, share, cost{sharder: 1, shard: 1})
+				c.requireSettled("a", "b", "c")
+				c.requireWorkedOn(all, "a", "b", "c")
+				c.requireCosts(before, share, cost{sharder: 1, shard: 1})
 				late := map[string]int{}
-				for _, e := range f.audited(before) {
-					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(f.duration)) {
+				for _, e := range c.audited(before) {
+					if e.Write() && e.UserAgent == "sharder/s1" && e.Received.After(ended.Add(c.duration)) {
 						late[e.Resource+" "+e.Name]++
 						assert.LessOrEqual(t, late[e.Resource+" "+e.Name], test.begun, "a deposed sharder writes: %+v",
 							e)
 					}
 				}
 				t.Logf("late writes of the first sharder: %v", late)
-				f.requireExclusion()
+				c.requireExclusion()
 			})
 		})
 	}
 }
 
 // arrived returns how many of the objects have the label of a shard.
-func (f *fleet) arrived(objects []object, shard string) int {
-	f.t.Helper()
+func (c *cluster) arrived(objects []object, shard string) int {
+	c.t.Helper()
 	n := 0
 	for _, o := range objects {
-		if versions := f.referee.versions(o.GetUID()); len(versions) > 0 && versions[len(versions)-1].shard == shard {
+		if versions := c.referee.versions(o.GetUID()); len(versions) > 0 && versions[len(versions)-1].shard == shard {
 			n++
 		}
 	}

@@ -65,24 +65,24 @@ type owner struct {
 }
 
 // newReferee returns a referee who sees everything that happens from now on.
-func newReferee(f *fleet) *referee {
-	f.t.Helper()
-	r := &referee{t: f.t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
-	client, err := metadata.NewForConfig(f.cp.Admin())
-	require.NoError(f.t, err)
+func newReferee(c *cluster) *referee {
+	c.t.Helper()
+	r := &referee{t: c.t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
+	client, err := metadata.NewForConfig(c.cp.Admin())
+	require.NoError(c.t, err)
 	var reading sync.WaitGroup
-	for _, k := range f.kinds {
+	for _, k := range c.kinds {
 		objects := metadata.ResourceInterface(client.Resource(k.Resource))
-		options := metav1.ListOptions{LabelSelector: "test=" + f.namespace}
+		options := metav1.ListOptions{LabelSelector: "test=" + c.namespace}
 		if k.namespaced {
-			objects, options = client.Resource(k.Resource).Namespace(f.namespace), metav1.ListOptions{}
+			objects, options = client.Resource(k.Resource).Namespace(c.namespace), metav1.ListOptions{}
 		}
-		list, err := objects.List(f.t.Context(), options)
-		require.NoError(f.t, err)
+		list, err := objects.List(c.t.Context(), options)
+		require.NoError(c.t, err)
 		options.ResourceVersion = list.ResourceVersion
 		reading.Go(func() { r.read(objects, options) })
 	}
-	f.t.Cleanup(reading.Wait) // the test's context has ended
+	c.t.Cleanup(reading.Wait) // the test's context has ended
 	return r
 }
 
@@ -231,22 +231,22 @@ func (r *referee) versions(object types.UID) []version {
 
 // requireExclusion is the verdict: no two replicas worked on one object at the same time, and none
 // wrote on an object of another.
-func (f *fleet) requireExclusion() {
-	f.t.Helper()
-	r := f.referee
-	f.mu.Lock()
-	for name, p := range f.processes {
+func (c *cluster) requireExclusion() {
+	c.t.Helper()
+	r := c.referee
+	c.mu.Lock()
+	for name, p := range c.processes {
 		select {
 		case <-p.Done():
-			exit, err := p.Wait(f.t.Context())
-			require.NoError(f.t, err)
+			exit, err := p.Wait(c.t.Context())
+			require.NoError(c.t, err)
 			r.died(name, exit.At)
 		default:
 		}
 	}
-	f.mu.Unlock()
-	assert.NotEmpty(f.t, r.pieces(""), "no replica has worked")
-	assert.Empty(f.t, r.verdict(time.Now()))
+	c.mu.Unlock()
+	assert.NotEmpty(c.t, r.pieces(""), "no replica has worked")
+	assert.Empty(c.t, r.verdict(time.Now()))
 }
 
 // verdict returns all breaches. Work without an end goes on now.

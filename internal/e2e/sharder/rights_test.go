@@ -20,29 +20,29 @@ import (
 func TestMissingRightsAreSaidTogether(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.duration = time.Minute // a replica ends if it is refused for so long
-		user := f.namespace + "-a"
-		rules, _ := f.rules()
+		c := newCluster(t)
+		c.duration = time.Minute // a replica ends if it is refused for so long
+		user := c.namespace + "-a"
+		rules, _ := c.rules()
 		lacking := map[string]string{"leases": "create", "configmaps": "patch"}
 		for i, r := range rules {
 			rules[i].Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == lacking[r.Resources[0]] })
 		}
-		require.NoError(t, f.cp.Grant(t.Context(), user, f.namespace, rules...))
-		f.create(many)
-		p := f.startAs(f.cp.User(user), "a")
+		require.NoError(t, c.cp.Grant(t.Context(), user, c.namespace, rules...))
+		c.create(many)
+		p := c.startAs(c.cp.User(user), "a")
 		const missing = "rights are missing: grant all of them"
-		f.requireLog(p, missing)
-		assert.Contains(t, f.log(p), fmt.Sprintf(`"grant": %q}`, "create on resource leases of API group "+
-			`"coordination.k8s.io" in namespace `+f.namespace+`; patch on resource configmaps of API group "" in `+
-			"namespace "+f.namespace))
+		c.requireLog(p, missing)
+		assert.Contains(t, c.log(p), fmt.Sprintf(`"grant": %q}`, "create on resource leases of API group "+
+			`"coordination.k8s.io" in namespace `+c.namespace+`; patch on resource configmaps of API group "" in `+
+			"namespace "+c.namespace))
 
-		require.NoError(t, f.cp.Grant(t.Context(), user, f.namespace,
+		require.NoError(t, c.cp.Grant(t.Context(), user, c.namespace,
 			rbacv1.PolicyRule{
 				APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"},
 			},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}}))
-		f.requireSettled("a")
-		assert.Equal(t, 1, strings.Count(f.log(p), missing))
+		c.requireSettled("a")
+		assert.Equal(t, 1, strings.Count(c.log(p), missing))
 	})
 }

@@ -33,19 +33,19 @@ func TestRollOutsBesideTheRealControllers(t *testing.T) {
 		lasts, err = time.ParseDuration(soak)
 		require.NoError(t, err)
 	}
-	f := newFleetIn(t, e2e.Start(t, e2e.Options{ControllerManager: true}), deployments, replicaSets)
-	f.children = []kind{podKind}
+	c := newClusterIn(t, e2e.Start(t, e2e.Options{ControllerManager: true}), deployments, replicaSets)
+	c.children = []kind{podKind}
 	for _, name := range []string{"a", "b"} {
-		f.start(name, "-work=100ms", "-pace=1s", "-scan-interval=5s")
+		c.start(name, "-work=100ms", "-pace=1s", "-scan-interval=5s")
 	}
-	f.requireSettled("a", "b")
+	c.requireSettled("a", "b")
 	begun := time.Now()
 	const apps = 4
-	r := rollOuts{f: f, changes: map[string]int{}}
+	r := rollOuts{c: c, changes: map[string]int{}}
 	for i := range apps {
 		r.create(fmt.Sprint("d", i))
 	}
-	f.requirePlaced("a", "b")
+	c.requirePlaced("a", "b")
 	kinds := []func(name string){r.rollOut, r.rollOut, r.undo, r.scale}
 	for n := 0; n < len(kinds) || time.Since(begun) < lasts; n++ {
 		change := kinds[n%len(kinds)]
@@ -56,29 +56,29 @@ func TestRollOutsBesideTheRealControllers(t *testing.T) {
 			r.requireDone(fmt.Sprint("d", i))
 		}
 	}
-	f.requirePlaced("a", "b")
+	c.requirePlaced("a", "b")
 	r.requirePodsPlaced()
 	// One that has begun now finds the annotations of ReplicaSets that an undo has left on Deployments.
-	f.requireScans(2)
-	f.requirePlaced("a", "b")
+	c.requireScans(2)
+	c.requirePlaced("a", "b")
 	quiet := time.Now()
-	f.requireScans(3)
-	assert.Empty(t, f.costs(quiet), "writes when all is over")
+	c.requireScans(3)
+	assert.Empty(t, c.costs(quiet), "writes when all is over")
 	r.requireFewBounces(begun)
-	f.requireExclusion()
+	c.requireExclusion()
 }
 
 // rollOuts is what users do, and how often.
 type rollOuts struct {
-	f       *fleet
+	c       *cluster
 	total   int
 	changes map[string]int // by Deployment
 }
 
 func (r *rollOuts) create(name string) {
-	r.f.t.Helper()
-	labels := map[string]string{"test": r.f.namespace, "app": name}
-	_, err := r.f.client.AppsV1().Deployments(r.f.namespace).Create(r.f.t.Context(), &appsv1.Deployment{
+	r.c.t.Helper()
+	labels := map[string]string{"test": r.c.namespace, "app": name}
+	_, err := r.c.client.AppsV1().Deployments(r.c.namespace).Create(r.c.t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -93,7 +93,7 @@ func (r *rollOuts) create(name string) {
 			},
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(r.f.t, err)
+	require.NoError(r.c.t, err)
 	r.changed(name)
 	r.requireDone(name)
 }
@@ -104,36 +104,36 @@ func (r *rollOuts) changed(name string) {
 }
 
 func (r *rollOuts) rollOut(name string) {
-	r.f.t.Helper()
+	r.c.t.Helper()
 	r.patch(name, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"none.invalid/`+
 		`%d"}]}}}}`, r.total))
 }
 
 func (r *rollOuts) undo(name string) {
-	r.f.t.Helper()
-	undo(r.f.t, r.f.client, r.f.namespace, name)
+	r.c.t.Helper()
+	undo(r.c.t, r.c.client, r.c.namespace, name)
 	r.changed(name)
 }
 
 func (r *rollOuts) scale(name string) {
-	r.f.t.Helper()
+	r.c.t.Helper()
 	r.patch(name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, rand.N(4)))
 }
 
 func (r *rollOuts) patch(name, patch string) {
-	r.f.t.Helper()
-	_, err := r.f.client.AppsV1().Deployments(r.f.namespace).Patch(r.f.t.Context(), name, types.StrategicMergePatchType,
+	r.c.t.Helper()
+	_, err := r.c.client.AppsV1().Deployments(r.c.namespace).Patch(r.c.t.Context(), name, types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{})
-	require.NoError(r.f.t, err)
+	require.NoError(r.c.t, err)
 	r.changed(name)
 }
 
 // requireDone waits until the controllers have done what a Deployment asks for.
 func (r *rollOuts) requireDone(name string) {
-	r.f.t.Helper()
-	r.f.eventually(func() bool {
-		d, err := r.f.client.AppsV1().Deployments(r.f.namespace).Get(r.f.t.Context(), name, metav1.GetOptions{})
-		require.NoError(r.f.t, err)
+	r.c.t.Helper()
+	r.c.eventually(func() bool {
+		d, err := r.c.client.AppsV1().Deployments(r.c.namespace).Get(r.c.t.Context(), name, metav1.GetOptions{})
+		require.NoError(r.c.t, err)
 		return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == *d.Spec.Replicas &&
 			d.Status.Replicas == *d.Spec.Replicas
 	}, "%s is not rolled out", name)
@@ -141,15 +141,15 @@ func (r *rollOuts) requireDone(name string) {
 
 // requirePodsPlaced waits until all Pods are with the shards of their ReplicaSets.
 func (r *rollOuts) requirePodsPlaced() {
-	r.f.t.Helper()
+	r.c.t.Helper()
 	var wrong []string
-	r.f.eventually(func() bool {
+	r.c.eventually(func() bool {
 		shards := map[types.UID]string{}
-		for _, o := range r.f.list() {
+		for _, o := range r.c.list() {
 			shards[o.GetUID()] = o.GetLabels()[shardLabel]
 		}
-		pods, err := r.f.client.CoreV1().Pods(r.f.namespace).List(r.f.t.Context(), metav1.ListOptions{})
-		require.NoError(r.f.t, err)
+		pods, err := r.c.client.CoreV1().Pods(r.c.namespace).List(r.c.t.Context(), metav1.ListOptions{})
+		require.NoError(r.c.t, err)
 		wrong = wrong[:0]
 		for _, p := range pods.Items {
 			if owner := metav1.GetControllerOf(&p); p.Labels[shardLabel] != shards[owner.UID] {
@@ -163,10 +163,10 @@ func (r *rollOuts) requirePodsPlaced() {
 // requireFewBounces asserts that no object has had two owners, and that shards have sent objects of
 // a Deployment back once at most for each of its changes.
 func (r *rollOuts) requireFewBounces(since time.Time) {
-	r.f.t.Helper()
+	r.c.t.Helper()
 	objects, moves := 0, map[string]int{}
-	r.f.referee.mu.Lock()
-	for _, h := range r.f.referee.objects {
+	r.c.referee.mu.Lock()
+	for _, h := range r.c.referee.objects {
 		objects++
 		last := ""
 		for _, v := range h.versions {
@@ -178,11 +178,11 @@ func (r *rollOuts) requireFewBounces(since time.Time) {
 			}
 		}
 	}
-	r.f.referee.mu.Unlock()
-	assert.Empty(r.f.t, moves, "changes of owners, although the members stay the same")
+	r.c.referee.mu.Unlock()
+	assert.Empty(r.c.t, moves, "changes of owners, although the members stay the same")
 
 	writes, bounces, all := map[string]int{}, map[string]int{}, 0
-	for _, e := range r.f.audited(since) {
+	for _, e := range r.c.audited(since) {
 		if e.Verb != "patch" || e.Code != 200 {
 			continue
 		}
@@ -196,15 +196,15 @@ func (r *rollOuts) requireFewBounces(since time.Time) {
 	}
 	for name, n := range bounces {
 		if most, ok := r.changes[name]; ok { // that of a ReplicaSet or of a Pod has had one change: it came into being
-			assert.LessOrEqual(r.f.t, n, most, "%s was sent back", name)
+			assert.LessOrEqual(r.c.t, n, most, "%s was sent back", name)
 		}
 	}
-	assert.LessOrEqual(r.f.t, all, r.total, "objects were sent back")
+	assert.LessOrEqual(r.c.t, all, r.total, "objects were sent back")
 	line := fmt.Sprintf("%d changes of %d Deployments by users in %v: %d Deployments and ReplicaSets, %d changes of "+
 		"owners, %d objects sent back by shards, patches of the sharder by resource: %v",
 		r.total, len(r.changes), time.Since(since).Round(time.Second), objects, len(moves), all, writes)
-	r.f.t.Log(line)
+	r.c.t.Log(line)
 	if os.Getenv(e2e.SoakEnv) != "" {
-		fmt.Println("soak: " + r.f.t.Name() + ": " + line)
+		fmt.Println("soak: " + r.c.t.Name() + ": " + line)
 	}
 }

@@ -19,23 +19,23 @@ func TestWhatIsAssignedCanBeDrained(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		const limit, most, step = 256 << 10, 1500, 15
-		f := newFleet(t)
-		a := f.start("a")
-		f.requireSettled("a")
+		c := newCluster(t)
+		a := c.start("a")
+		c.requireSettled("a")
 		for left := step; left <= most; left += step {
-			_, err := f.client.CoreV1().ConfigMaps(f.namespace).Create(t.Context(), &corev1.ConfigMap{
+			_, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{
-					Name: fmt.Sprintf("left-%04d", left), Labels: map[string]string{"test": f.namespace},
+					Name: fmt.Sprintf("left-%04d", left), Labels: map[string]string{"test": c.namespace},
 					Annotations: map[string]string{"x": strings.Repeat("x", limit-1-left)},
 				},
 			}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		f.requireLog(a, "annotations: must leave")
+		c.requireLog(a, "annotations: must leave")
 		var owned []object
-		f.eventually(func() bool {
+		c.eventually(func() bool {
 			owned = nil
-			for _, o := range f.list() {
+			for _, o := range c.list() {
 				if o.misplaced("a") == "" {
 					owned = append(owned, o)
 				}
@@ -43,17 +43,17 @@ func TestWhatIsAssignedCanBeDrained(t *testing.T) {
 			return len(owned) > 0 && owned[len(owned)-1].GetName() == fmt.Sprintf("left-%04d", most)
 		}, "an object with room is not assigned")
 		assert.Less(t, len(owned), most/step)
-		f.start("b")
-		f.start("c")
-		f.eventually(func() bool {
+		c.start("b")
+		c.start("c")
+		c.eventually(func() bool {
 			for _, o := range owned {
-				if f.get(o).misplaced("a", "b", "c") != "" {
+				if c.get(o).misplaced("a", "b", "c") != "" {
 					return false
 				}
 			}
 			return true
 		}, "not all were drained")
 		require.NotEmpty(t, moved(owned, []string{"a"}, []string{"a", "b", "c"}))
-		f.requireExclusion()
+		c.requireExclusion()
 	})
 }

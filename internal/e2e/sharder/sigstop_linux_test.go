@@ -19,22 +19,22 @@ import (
 func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a", "-write")
-		b := f.start("b", "-without-sharder", "-kernel-deadline", "-write", "-work=10ms", "-stubborn", "-pace=50ms")
-		f.requireSettled("a", "b")
-		all := f.list()
-		f.requireWorkedOn(all, "a", "b")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a", "-write")
+		b := c.start("b", "-without-sharder", "-kernel-deadline", "-write", "-work=10ms", "-stubborn", "-pace=50ms")
+		c.requireSettled("a", "b")
+		all := c.list()
+		c.requireWorkedOn(all, "a", "b")
 		before := time.Now()
 		require.NoError(t, b.Pause())
-		exit := f.requireEnd(b)
+		exit := c.requireEnd(b)
 		assert.Equal(t, syscall.SIGKILL, exit.Signal, "%s", exit)
 		assert.ErrorIs(t, b.Resume(), os.ErrProcessDone)
-		f.requireSettled("a")
-		f.requireWorkedOn(all, "a")
-		f.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
-		f.requireExclusion()
+		c.requireSettled("a")
+		c.requireWorkedOn(all, "a")
+		c.requireCosts(before, ownedBy(all, "b", "a", "b"), cost{sharder: 1})
+		c.requireExclusion()
 	})
 }
 
@@ -43,21 +43,21 @@ func TestStoppedShardWithAKernelDeadline(t *testing.T) {
 func TestStoppedShardExitsWhenItWakes(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		f := newFleet(t)
-		f.create(many)
-		f.start("a")
-		b := f.start("b", "-without-sharder", "-work=10ms", "-stubborn", "-pace=50ms")
-		f.requireSettled("a", "b")
-		all := f.list()
-		f.requireWorkedOn(all, "a", "b")
+		c := newCluster(t)
+		c.create(many)
+		c.start("a")
+		b := c.start("b", "-without-sharder", "-work=10ms", "-stubborn", "-pace=50ms")
+		c.requireSettled("a", "b")
+		all := c.list()
+		c.requireWorkedOn(all, "a", "b")
 		require.NoError(t, b.Pause())
-		f.requireSettled("a")
-		f.requireWorkedOn(all, "a")
+		c.requireSettled("a")
+		c.requireWorkedOn(all, "a")
 		woken := time.Now()
 		require.NoError(t, b.Resume())
-		f.requireExit(b, shardlease.ExitCodeNotHeld)
+		c.requireExit(b, shardlease.ExitCodeNotHeld)
 		late := map[types.UID]int{}
-		for _, p := range f.referee.pieces("b") {
+		for _, p := range c.referee.pieces("b") {
 			if p.begin.After(woken) {
 				late[p.object]++
 			}

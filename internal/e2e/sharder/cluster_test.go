@@ -55,9 +55,9 @@ func (k kind) name() string {
 	return strings.TrimPrefix(k.Resource.Group+"/"+k.Resource.Version+"/"+k.Resource.Resource, "/")
 }
 
-// fleet is the replicas of one ring, as processes, in a namespace of their own; and the referee,
+// cluster is the replicas of one ring, as processes, in a namespace of their own; and the referee,
 // who has seen everything that they did.
-type fleet struct {
+type cluster struct {
 	t         testing.TB
 	cp        *e2e.ControlPlane
 	namespace string
@@ -81,40 +81,40 @@ type fleet struct {
 	read      int              // lines of the audit log
 }
 
-// newFleet returns a fleet without replicas, for objects of these kinds; none: ConfigMaps.
-func newFleet(t testing.TB, kinds ...kind) *fleet {
+// newCluster returns a cluster without replicas, for objects of these kinds; none: ConfigMaps.
+func newCluster(t testing.TB, kinds ...kind) *cluster {
 	t.Helper()
-	return newFleetIn(t, shared, kinds...)
+	return newClusterIn(t, shared, kinds...)
 }
 
-// newFleetIn returns one in a control plane.
-func newFleetIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
+// newClusterIn returns one in a control plane.
+func newClusterIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *cluster {
 	t.Helper()
-	f := newCrowdIn(t, cp, kinds...)
-	f.build, f.patience = e2e.Race(), 5*time.Minute
-	f.referee = newReferee(f)
-	return f
+	c := newCrowdIn(t, cp, kinds...)
+	c.build, c.patience = e2e.Race(), 5*time.Minute
+	c.referee = newReferee(c)
+	return c
 }
 
-// newCrowd returns a fleet without a referee, whose replicas are built as users build them: for
+// newCrowd returns a cluster without a referee, whose replicas are built as users build them: for
 // measuring.
-func newCrowd(t testing.TB, kinds ...kind) *fleet {
+func newCrowd(t testing.TB, kinds ...kind) *cluster {
 	t.Helper()
 	return newCrowdIn(t, shared, kinds...)
 }
 
-func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
+func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *cluster {
 	t.Helper()
 	if len(kinds) == 0 {
 		kinds = []kind{configMaps}
 	}
-	namespace, err := cp.Namespace(t.Context(), "fleet")
+	namespace, err := cp.Namespace(t.Context(), "cluster")
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(cp.Admin())
 	require.NoError(t, err)
 	objects, err := dynamic.NewForConfig(cp.Admin())
 	require.NoError(t, err)
-	return &fleet{
+	return &cluster{
 		t: t, cp: cp, namespace: namespace, duration: duration, patience: 10 * time.Minute, kinds: kinds,
 		client: client, dynamic: objects,
 		processes: map[string]*e2e.Process{}, rights: map[string]bool{},
@@ -123,7 +123,7 @@ func newCrowdIn(t testing.TB, cp *e2e.ControlPlane, kinds ...kind) *fleet {
 
 // rules is what the documentation of the packages says that a replica needs: in the namespace, and
 // in the cluster.
-func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
+func (c *cluster) rules() (namespace, cluster []rbacv1.PolicyRule) {
 	namespace = []rbacv1.PolicyRule{
 		{
 			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"},
@@ -132,7 +132,7 @@ func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"watch"}},
 	}
-	for _, k := range slices.Concat(f.kinds, f.children) {
+	for _, k := range slices.Concat(c.kinds, c.children) {
 		rule := rbacv1.PolicyRule{
 			APIGroups: []string{k.Resource.Group}, Resources: []string{k.Resource.Resource},
 			Verbs: []string{"list", "watch", "get", "patch"},
@@ -147,112 +147,112 @@ func (f *fleet) rules() (namespace, cluster []rbacv1.PolicyRule) {
 }
 
 // user returns the configuration of a replica's own user, with all rights that it needs.
-func (f *fleet) user(name string) *rest.Config {
-	f.t.Helper()
-	user := f.namespace + "-" + name
-	if !f.rights[user] {
-		f.rights[user] = true
-		namespace, cluster := f.rules()
-		require.NoError(f.t, f.cp.Grant(f.t.Context(), user, f.namespace, namespace...))
+func (c *cluster) user(name string) *rest.Config {
+	c.t.Helper()
+	user := c.namespace + "-" + name
+	if !c.rights[user] {
+		c.rights[user] = true
+		namespace, cluster := c.rules()
+		require.NoError(c.t, c.cp.Grant(c.t.Context(), user, c.namespace, namespace...))
 		if len(cluster) > 0 {
-			require.NoError(f.t, f.cp.Grant(f.t.Context(), user, "", cluster...))
+			require.NoError(c.t, c.cp.Grant(c.t.Context(), user, "", cluster...))
 		}
 	}
-	return f.cp.User(user)
+	return c.cp.User(user)
 }
 
 // start starts a replica.
-func (f *fleet) start(name string, args ...string) *e2e.Process {
-	f.t.Helper()
-	return f.startAs(f.user(name), name, args...)
+func (c *cluster) start(name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	return c.startAs(c.user(name), name, args...)
 }
 
 // startAs starts a replica with the client configuration given.
-func (f *fleet) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
-	f.t.Helper()
-	command := f.command(config, name, args...)
-	command.Path = f.program
+func (c *cluster) startAs(config *rest.Config, name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	command := c.command(config, name, args...)
+	command.Path = c.program
 	if command.Path == "" {
-		program, err := shared.Program(f.t.Context(), "./replica", f.build...)
-		require.NoError(f.t, err)
+		program, err := shared.Program(c.t.Context(), "./replica", c.build...)
+		require.NoError(c.t, err)
 		command.Path = program
 	}
-	p, err := f.cp.Run(command)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = p.Kill() })
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.processes[name] = p
+	p, err := c.cp.Run(command)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = p.Kill() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes[name] = p
 	return p
 }
 
-func (f *fleet) command(config *rest.Config, name string, args ...string) e2e.Command {
-	f.t.Helper()
-	kubeconfig, err := f.cp.Kubeconfig(config)
-	require.NoError(f.t, err)
+func (c *cluster) command(config *rest.Config, name string, args ...string) e2e.Command {
+	c.t.Helper()
+	kubeconfig, err := c.cp.Kubeconfig(config)
+	require.NoError(c.t, err)
 	all := []string{
-		"-kubeconfig", kubeconfig, "-namespace", f.namespace, "-identity", name, "-lease-duration",
-		f.duration.String(),
+		"-kubeconfig", kubeconfig, "-namespace", c.namespace, "-identity", name, "-lease-duration",
+		c.duration.String(),
 	}
-	for _, k := range f.kinds {
+	for _, k := range c.kinds {
 		all = append(all, k.flag())
 	}
-	for _, k := range f.children {
+	for _, k := range c.children {
 		all = append(all, "-child="+k.name())
 	}
 	return e2e.Command{
-		Name: f.namespace + "-" + name,
+		Name: c.namespace + "-" + name,
 		Args: append(all, args...),
 		// The race detector otherwise waits a second before it lets a process exit.
 		Env:    []string{"GORACE=halt_on_error=1 atexit_sleep_ms=0"},
-		OnLine: func(text string) { f.note(name, text) },
+		OnLine: func(text string) { c.note(name, text) },
 		// Signals are then for the replica, not for its supervisor.
 		Supervised: slices.Contains(args, "-supervised"),
 	}
 }
 
 // restart kills a replica, if it still runs, and starts it again.
-func (f *fleet) restart(p *e2e.Process) {
-	f.t.Helper()
-	require.NoError(f.t, p.Kill())
-	f.referee.died(f.nameOf(p), f.requireEnd(p).At)
-	require.NoError(f.t, p.Restart())
+func (c *cluster) restart(p *e2e.Process) {
+	c.t.Helper()
+	require.NoError(c.t, p.Kill())
+	c.referee.died(c.nameOf(p), c.requireEnd(p).At)
+	require.NoError(c.t, p.Restart())
 }
 
-func (f *fleet) nameOf(p *e2e.Process) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for name, q := range f.processes {
+func (c *cluster) nameOf(p *e2e.Process) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, q := range c.processes {
 		if p == q {
 			return name
 		}
 	}
-	f.t.Fatal("not a replica of the fleet")
+	c.t.Fatal("not a replica of the cluster")
 	return ""
 }
 
 // lease returns the lease of a shard.
-func (f *fleet) lease(shard string) *coordinationv1.Lease {
-	f.t.Helper()
-	l, err := f.client.CoordinationV1().Leases(f.namespace).Get(f.t.Context(), shard, metav1.GetOptions{})
-	require.NoError(f.t, err)
+func (c *cluster) lease(shard string) *coordinationv1.Lease {
+	c.t.Helper()
+	l, err := c.client.CoordinationV1().Leases(c.namespace).Get(c.t.Context(), shard, metav1.GetOptions{})
+	require.NoError(c.t, err)
 	return l
 }
 
 // requireEnd waits for the end of a replica.
-func (f *fleet) requireEnd(p *e2e.Process) e2e.Exit {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), f.patience)
+func (c *cluster) requireEnd(p *e2e.Process) e2e.Exit {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
-	require.NoError(f.t, err)
+	require.NoError(c.t, err)
 	return exit
 }
 
 // requireExit waits for a replica to exit.
-func (f *fleet) requireExit(p *e2e.Process, code int) e2e.Exit {
-	f.t.Helper()
-	exit := f.requireEnd(p)
-	require.Equal(f.t, strconv.Itoa(code), strconv.Itoa(exit.Code), "%s: %s", exit, f.log(p))
+func (c *cluster) requireExit(p *e2e.Process, code int) e2e.Exit {
+	c.t.Helper()
+	exit := c.requireEnd(p)
+	require.Equal(c.t, strconv.Itoa(code), strconv.Itoa(exit.Code), "%s: %s", exit, c.log(p))
 	return exit
 }
