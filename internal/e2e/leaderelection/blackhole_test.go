@@ -16,24 +16,24 @@ import (
 func TestRenewalsLeaveADeadConnection(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
+		c := newCluster(t, shared)
 		proxy, err := shared.Proxy()
 		require.NoError(t, err)
 		defer proxy.Close()
-		leader := m.startAs(proxy.Config(m.user("a", verbs...)), "a")
-		m.requireRunnerUp("b")
-		m.requireLookout("l", "ResponseStarted")
-		m.requireAudited("a", time.Time{}, "update 200", 1) // so there is a connection that the next one would take
+		leader := c.startAs(proxy.Config(c.user("a", verbs...)), "a")
+		c.requireRunnerUp("b")
+		c.requireLookout("l", "ResponseStarted")
+		c.requireAudited("a", time.Time{}, "update 200", 1) // so there is a connection that the next one would take
 		proxy.BlackHoleConnections()                        // also that of the leader's watch
 		dead := time.Now()
-		m.requireAudited("a", dead, "update 200", 3)
-		first := m.requireAudited("a", dead, "get 200", 1)[0]
+		c.requireAudited("a", dead, "update 200", 3)
+		first := c.requireAudited("a", dead, "get 200", 1)[0]
 		t.Logf("the leader was back on a new connection %v after its old ones died", first.Sub(dead))
 		assert.Less(t, first.Sub(dead), usable)
-		assert.Equal(t, []string{"a"}, m.journal())
+		assert.Equal(t, []string{"a"}, c.journal())
 		require.NoError(t, leader.Terminate())
-		m.requireExit(leader, 0)
-		assert.Equal(t, "b", m.term(2).replica)
-		m.requireOneLeader()
+		c.requireExit(leader, 0)
+		assert.Equal(t, "b", c.term(2).replica)
+		c.requireOneLeader()
 	})
 }

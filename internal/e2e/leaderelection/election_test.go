@@ -17,84 +17,84 @@ import (
 func TestFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		m.start("a")
-		assert.Equal(t, "a", m.term(1).replica)
-		m.start("b")
-		m.start("c")
-		m.requireWatching("b")
-		m.requireWatching("c")
-		m.requireLookout("l", "ResponseStarted") // the leader's
+		c := newCluster(t, shared)
+		c.start("a")
+		assert.Equal(t, "a", c.term(1).replica)
+		c.start("b")
+		c.start("c")
+		c.requireWatching("b")
+		c.requireWatching("c")
+		c.requireLookout("l", "ResponseStarted") // the leader's
 
 		settled := time.Now()
-		renewals := m.requireAudited("a", settled, "update 200", 11)
-		assert.InDelta(t, 10*interval, renewals[10].Sub(renewals[0]), float64(interval+m.gauge.Slack(settled)),
+		renewals := c.requireAudited("a", settled, "update 200", 11)
+		assert.InDelta(t, 10*interval, renewals[10].Sub(renewals[0]), float64(interval+c.gauge.Slack(settled)),
 			"one renewal per interval")
-		assert.Len(t, m.audited("a", settled), 1, "and nothing else")
-		assert.Empty(t, m.audited("b", settled), "an idle candidate sends no requests")
-		assert.Empty(t, m.audited("c", settled))
-		assert.Len(t, m.journal(), 1, "nor does it work")
+		assert.Len(t, c.audited("a", settled), 1, "and nothing else")
+		assert.Empty(t, c.audited("b", settled), "an idle candidate sends no requests")
+		assert.Empty(t, c.audited("c", settled))
+		assert.Len(t, c.journal(), 1, "nor does it work")
 	})
 }
 
 func TestKilledLeaderIsSucceededAfterExpiry(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.requireRunnerUp("b")
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.requireRunnerUp("b")
 		require.NoError(t, leader.Kill())
 		killed := time.Now()
-		next := m.term(2)
+		next := c.term(2)
 		assert.Equal(t, "b", next.replica)
 		wait := next.first.Sub(killed)
 		t.Logf("the next leader began %v after kill -9", wait)
-		assert.GreaterOrEqual(t, next.first.Sub(m.lastWrite("a", next.first)), duration-100*time.Millisecond)
-		assert.LessOrEqual(t, wait, duration+m.gauge.Slack(killed))
-		m.requireOneLeader()
+		assert.GreaterOrEqual(t, next.first.Sub(c.lastWrite("a", next.first)), duration-100*time.Millisecond)
+		assert.LessOrEqual(t, wait, duration+c.gauge.Slack(killed))
+		c.requireOneLeader()
 	})
 }
 
 func TestEndedLeaderIsSucceededWhenItsWorkHasReturned(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a", "-drain", "5s")
-		m.requireRunnerUp("b")
+		c := newCluster(t, shared)
+		leader := c.start("a", "-drain", "5s")
+		c.requireRunnerUp("b")
 		told := time.Now()
 		require.NoError(t, leader.Terminate())
-		m.requireExit(leader, 0)
-		next := m.term(2)
-		last := m.term(1)
+		c.requireExit(leader, 0)
+		next := c.term(2)
+		last := c.term(1)
 		assert.GreaterOrEqual(t, last.end.Sub(told), 5*time.Second-100*time.Millisecond, "work was left its time")
 		t.Logf("the next leader began %v after the last act of the one before", next.first.Sub(last.end))
-		assert.Less(t, next.first.Sub(last.end), m.gauge.Slack(told))
-		m.requireOneLeader()
+		assert.Less(t, next.first.Sub(last.end), c.gauge.Slack(told))
+		c.requireOneLeader()
 	})
 }
 
 func TestStoppedLeaderExitsWhenItWakes(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.requireRunnerUp("b")
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.requireRunnerUp("b")
 		require.NoError(t, leader.Pause())
 		stopped := time.Now()
-		next := m.term(2)
+		next := c.term(2)
 		assert.Equal(t, "b", next.replica)
 		require.NoError(t, leader.Resume())
 		woken := time.Now()
-		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		exit := c.requireExit(leader, leaderelection.ExitCodeNotLeader)
 		t.Logf("exited %v after it woke", exit.At.Sub(woken))
-		assert.Less(t, exit.At.Sub(woken), duration+m.gauge.Slack(woken), "a busy machine is slow to run it")
+		assert.Less(t, exit.At.Sub(woken), duration+c.gauge.Slack(woken), "a busy machine is slow to run it")
 		// By its deadline, unless the answer to a renewal that it had sent before came first.
-		assert.Regexp(t, "not renewed in time|the record is not ours any more", m.log(leader))
+		assert.Regexp(t, "not renewed in time|the record is not ours any more", c.log(leader))
 
 		// It can have been stopped between the question whether it leads and the act: that one act
 		// is not prevented.
 		acts := 0
-		for _, at := range m.acted("a") {
+		for _, at := range c.acted("a") {
 			if at.After(stopped.Add(duration)) {
 				acts++
 			}
@@ -110,19 +110,19 @@ func TestPartitionedLeaderEndsBeforeItsSuccessorBegins(t *testing.T) {
 			"cut":        (*e2e.Proxy).Cut,
 			"black hole": (*e2e.Proxy).BlackHole,
 		} {
-			m := newTeam(t, shared)
+			c := newCluster(t, shared)
 			proxy, err := shared.Proxy()
 			require.NoError(t, err)
 			defer proxy.Close()
-			leader := m.startAs(proxy.Config(m.user("a", verbs...)), "a")
-			m.requireRunnerUp("b")
+			leader := c.startAs(proxy.Config(c.user("a", verbs...)), "a")
+			c.requireRunnerUp("b")
 			inject(proxy)
-			m.requireExit(leader, leaderelection.ExitCodeNotLeader)
-			next := m.term(2)
+			c.requireExit(leader, leaderelection.ExitCodeNotLeader)
+			next := c.term(2)
 			t.Logf("%s: the next leader began %v after the last act of the one before", fault,
-				next.first.Sub(m.term(1).end))
-			assert.GreaterOrEqual(t, next.first.Sub(m.term(1).end), duration-usable-100*time.Millisecond, "M later")
-			m.requireOneLeader()
+				next.first.Sub(c.term(1).end))
+			assert.GreaterOrEqual(t, next.first.Sub(c.term(1).end), duration-usable-100*time.Millisecond, "M later")
+			c.requireOneLeader()
 		}
 	})
 }
@@ -130,20 +130,20 @@ func TestPartitionedLeaderEndsBeforeItsSuccessorBegins(t *testing.T) {
 func TestDeletedLeaseEndsTheTerm(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.requireRunnerUp("b")
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.requireRunnerUp("b")
 		sent := time.Now()
 		require.NoError(t,
-			m.client().CoordinationV1().Leases(m.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
+			c.client().CoordinationV1().Leases(c.namespace).Delete(t.Context(), "l", metav1.DeleteOptions{}))
 		deleted := time.Now()
-		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
-		assert.Less(t, exit.At.Sub(deleted), interval+m.gauge.Slack(sent), "at its next renewal")
-		assert.Contains(t, m.log(leader), "the Lease was deleted")
-		next := m.term(2)
+		exit := c.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		assert.Less(t, exit.At.Sub(deleted), interval+c.gauge.Slack(sent), "at its next renewal")
+		assert.Contains(t, c.log(leader), "the Lease was deleted")
+		next := c.term(2)
 		assert.GreaterOrEqual(t, next.first.Sub(sent), duration-100*time.Millisecond, "deletion is not release")
-		assert.Less(t, next.first.Sub(deleted), duration+m.gauge.Slack(sent))
-		m.requireOneLeader()
+		assert.Less(t, next.first.Sub(deleted), duration+c.gauge.Slack(sent))
+		c.requireOneLeader()
 	})
 }
 
@@ -161,7 +161,7 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 		}
 		normal := restart()
 
-		steady := newTeam(t, cp)
+		steady := newCluster(t, cp)
 		steady.duration = max(15*time.Second, 5*normal).Round(time.Second) // so a term outlasts four restarts
 		leader := steady.start("a")
 		candidate := steady.requireRunnerUp("b")
@@ -175,52 +175,52 @@ func TestOutageOfTheAPIServer(t *testing.T) {
 			steady.requireExit(p, 0)
 		}
 
-		m := newTeam(t, cp)
-		leader = m.start("a")
-		candidate = m.requireRunnerUp("b")
+		c := newCluster(t, cp)
+		leader = c.start("a")
+		candidate = c.requireRunnerUp("b")
 		require.NoError(t, cp.APIServer.Kill())
 		down = time.Now()
-		exit := m.requireExit(leader, leaderelection.ExitCodeNotLeader)
-		assert.Less(t, exit.At.Sub(down), usable+m.gauge.Slack(down), "longer: D - M after the last renewal")
+		exit := c.requireExit(leader, leaderelection.ExitCodeNotLeader)
+		assert.Less(t, exit.At.Sub(down), usable+c.gauge.Slack(down), "longer: D - M after the last renewal")
 		restart()
-		assert.Equal(t, "b", m.term(2).replica)
-		m.requireOneLeader()
+		assert.Equal(t, "b", c.term(2).replica)
+		c.requireOneLeader()
 		require.NoError(t, candidate.Terminate())
-		m.requireExit(candidate, 0)
+		c.requireExit(candidate, 0)
 	})
 }
 
 func TestWithoutWatch(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.term(1)
-		poller := m.startAs(m.user("b", "create", "get", "update"), "b")
-		m.requireAudited("b", time.Time{}, "get 200", 3)
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.term(1)
+		poller := c.startAs(c.user("b", "create", "get", "update"), "b")
+		c.requireAudited("b", time.Time{}, "get 200", 3)
 		ending := time.Now()
 		require.NoError(t, leader.Terminate())
-		m.requireExit(leader, 0)
-		next := m.term(2)
-		assert.Less(t, next.first.Sub(m.term(1).end), interval+m.gauge.Slack(ending))
-		assert.Equal(t, 1, strings.Count(m.log(poller), "polling instead of watching"), "said once")
-		assert.Contains(t, m.log(poller), `grant the verb \"watch\" on resource leases`)
-		m.requireOneLeader()
+		c.requireExit(leader, 0)
+		next := c.term(2)
+		assert.Less(t, next.first.Sub(c.term(1).end), interval+c.gauge.Slack(ending))
+		assert.Equal(t, 1, strings.Count(c.log(poller), "polling instead of watching"), "said once")
+		assert.Contains(t, c.log(poller), `grant the verb \"watch\" on resource leases`)
+		c.requireOneLeader()
 	})
 }
 
 func TestWithoutUpdate(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.term(1)
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.term(1)
 		require.NoError(t, leader.Terminate())
-		m.requireExit(leader, 0) // there is a Lease now, and it is free
-		replica := m.startAs(m.user("b", "create", "get", "watch"), "b")
-		m.requireExit(replica, 1)
-		assert.Contains(t, m.log(replica),
-			"not allowed to update Lease "+m.namespace+`/l: grant the verb "update" on resource leases`)
-		assert.Len(t, m.journal(), 1)
+		c.requireExit(leader, 0) // there is a Lease now, and it is free
+		replica := c.startAs(c.user("b", "create", "get", "watch"), "b")
+		c.requireExit(replica, 1)
+		assert.Contains(t, c.log(replica),
+			"not allowed to update Lease "+c.namespace+`/l: grant the verb "update" on resource leases`)
+		assert.Len(t, c.journal(), 1)
 	})
 }

@@ -24,31 +24,31 @@ func TestForeignWriteEndsTheWork(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		const trials = 30
-		m := newTeam(t, shared)
-		client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(m.user("a", verbs...)))
+		c := newCluster(t, shared)
+		client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(c.user("a", verbs...)))
 		require.NoError(t, err)
 		var latencies []time.Duration
 		begun := time.Now()
 		for n := range trials {
-			latencies = append(latencies, m.lose(client, fmt.Sprintf("l-%d", n)))
+			latencies = append(latencies, c.lose(client, fmt.Sprintf("l-%d", n)))
 		}
 		slices.Sort(latencies)
 		t.Logf("from a foreign write to the end of the work's context: %v (median), at most %v",
 			latencies[trials/2], latencies[trials-1])
-		assert.Less(t, latencies[trials-1], time.Second+m.gauge.Slack(begun),
+		assert.Less(t, latencies[trials-1], time.Second+c.gauge.Slack(begun),
 			"of the %d at least one by a renewal only", trials)
 	})
 }
 
 // lose leads by a Lease of its own until an admin takes it, and returns how long the news took.
-func (m *team) lose(client kubernetes.Interface, name string) time.Duration {
-	m.t.Helper()
+func (c *cluster) lose(client kubernetes.Interface, name string) time.Duration {
+	c.t.Helper()
 	elector, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: m.namespace, Name: name, // with the default timing: renewals show the loss too, but every 3 s
+		Namespace: c.namespace, Name: name, // with the default timing: renewals show the loss too, but every 3 s
 		OnLost: func(error) {},
 	})
-	require.NoError(m.t, err)
-	ctx, cancel := context.WithCancel(m.t.Context())
+	require.NoError(c.t, err)
+	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
 	told, ended := make(chan time.Time, 1), make(chan error, 1)
 	go func() {
@@ -59,26 +59,26 @@ func (m *team) lose(client kubernetes.Interface, name string) time.Duration {
 			return nil
 		})
 	}()
-	m.requireLookout(name, "ResponseStarted")
+	c.requireLookout(name, "ResponseStarted")
 	sent := time.Now()
-	_, err = m.client().CoordinationV1().Leases(m.namespace).Patch(ctx, name, types.MergePatchType,
+	_, err = c.client().CoordinationV1().Leases(c.namespace).Patch(ctx, name, types.MergePatchType,
 		[]byte(`{"spec":{"holderIdentity":"admin"}}`), metav1.PatchOptions{})
-	require.NoError(m.t, err)
+	require.NoError(c.t, err)
 	latency := (<-told).Sub(sent)
 	cancel()
-	assert.ErrorIs(m.t, <-ended, leaderelection.ErrLost)
+	assert.ErrorIs(c.t, <-ended, leaderelection.ErrLost)
 	return latency
 }
 
 // requireLookout returns when a leader watches its own record (stage ResponseStarted) or does so no
 // more (ResponseComplete). A candidate's watch names no version.
-func (m *team) requireLookout(name, stage string) e2e.AuditEvent {
-	m.t.Helper()
-	lease := fmt.Sprintf("/namespaces/%s/leases?fieldSelector=metadata.name%%3D%s&resourceVersion=", m.namespace, name)
+func (c *cluster) requireLookout(name, stage string) e2e.AuditEvent {
+	c.t.Helper()
+	lease := fmt.Sprintf("/namespaces/%s/leases?fieldSelector=metadata.name%%3D%s&resourceVersion=", c.namespace, name)
 	var found e2e.AuditEvent
-	require.Eventually(m.t, func() bool {
-		events, err := m.cp.Audit()
-		require.NoError(m.t, err)
+	require.Eventually(c.t, func() bool {
+		events, err := c.cp.Audit()
+		require.NoError(c.t, err)
 		i := slices.IndexFunc(events, func(e e2e.AuditEvent) bool {
 			return e.Stage == stage && strings.Contains(e.RequestURI, lease)
 		})

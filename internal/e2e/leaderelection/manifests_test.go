@@ -68,7 +68,7 @@ func TestManifests(t *testing.T) {
 		require.NoError(t, err)
 		return p
 	}
-	m := &team{t: t, cp: cp}
+	c := &cluster{t: t, cp: cp}
 	first := start(pods.Items[0])
 	assert.Equal(t, pods.Items[0].Name, <-working)
 	second := start(pods.Items[1])
@@ -83,16 +83,16 @@ func TestManifests(t *testing.T) {
 	}
 	requireFenced(t, cp, pods.Items[0], pods.Items[1])
 	require.NoError(t, first.Terminate())
-	m.requireExit(first, 0)
+	c.requireExit(first, 0)
 	for name := range working {
 		if name == pods.Items[1].Name {
 			break
 		}
 	}
 	require.NoError(t, second.Terminate())
-	m.requireExit(second, 0)
+	c.requireExit(second, 0)
 	for _, p := range []*e2e.Process{first, second} {
-		assert.NotContains(t, m.log(p), "not allowed", "the Role is not enough")
+		assert.NotContains(t, c.log(p), "not allowed", "the Role is not enough")
 	}
 }
 

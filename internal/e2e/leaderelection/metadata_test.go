@@ -16,15 +16,15 @@ import (
 
 // annotate writes metadata of the Lease at every interval, and returns how to end that, which
 // returns how often it has.
-func (m *team) annotate(every time.Duration) (stop func() int) {
-	ctx, cancel := context.WithCancel(m.t.Context())
+func (c *cluster) annotate(every time.Duration) (stop func() int) {
+	ctx, cancel := context.WithCancel(c.t.Context())
 	written := make(chan int, 1)
 	go func() {
 		n, tick := 0, time.NewTicker(every)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, n)
-			if _, err := m.client().CoordinationV1().Leases(m.namespace).Patch(ctx, "l", types.MergePatchType,
+			if _, err := c.client().CoordinationV1().Leases(c.namespace).Patch(ctx, "l", types.MergePatchType,
 				[]byte(patch), metav1.PatchOptions{}); err == nil {
 				n++
 			}
@@ -46,22 +46,22 @@ func (m *team) annotate(every time.Duration) (stop func() int) {
 func TestMetadataWriters(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		leader := m.start("a")
-		m.requireRunnerUp("b")
-		stop := m.annotate(interval / 5)
+		c := newCluster(t, shared)
+		leader := c.start("a")
+		c.requireRunnerUp("b")
+		stop := c.annotate(interval / 5)
 		settled := time.Now()
-		m.requireAudited("a", settled, "update 200", int(3*duration/interval)) // three leases long
-		assert.Len(t, m.journal(), 1, "nothing happens")
+		c.requireAudited("a", settled, "update 200", int(3*duration/interval)) // three leases long
+		assert.Len(t, c.journal(), 1, "nothing happens")
 
 		require.NoError(t, leader.Kill())
 		killed := time.Now()
-		next := m.term(2)
+		next := c.term(2)
 		assert.Equal(t, "b", next.replica)
 		t.Logf("the next leader began %v after kill -9, and the Lease was annotated %d times", next.first.Sub(killed),
 			stop())
-		assert.GreaterOrEqual(t, next.first.Sub(m.lastWrite("a", next.first)), duration-100*time.Millisecond)
-		assert.LessOrEqual(t, next.first.Sub(killed), duration+interval+m.gauge.Slack(killed))
-		m.requireOneLeader()
+		assert.GreaterOrEqual(t, next.first.Sub(c.lastWrite("a", next.first)), duration-100*time.Millisecond)
+		assert.LessOrEqual(t, next.first.Sub(killed), duration+interval+c.gauge.Slack(killed))
+		c.requireOneLeader()
 	})
 }

@@ -17,17 +17,17 @@ import (
 const foreignPatience = 2 * duration
 
 // startForeign starts a replica with client-go's elector, whose name begins with an f.
-func (m *team) startForeign(name string, args ...string) *e2e.Process {
-	m.t.Helper()
-	return m.run("./foreign", m.user(name, verbs...), name, args...)
+func (c *cluster) startForeign(name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	return c.run("./foreign", c.user(name, verbs...), name, args...)
 }
 
 // requireForeignRunnerUp starts one when there is a leader, and returns when it has seen that.
-func (m *team) requireForeignRunnerUp(name string, args ...string) *e2e.Process {
-	m.t.Helper()
-	m.term(1)
-	p := m.startForeign(name, args...)
-	m.requireAudited(name, time.Time{}, "get 200", 1)
+func (c *cluster) requireForeignRunnerUp(name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	c.term(1)
+	p := c.startForeign(name, args...)
+	c.requireAudited(name, time.Time{}, "get 200", 1)
 	return p
 }
 
@@ -35,13 +35,13 @@ func isForeign(replica string) bool { return strings.HasPrefix(replica, "f") }
 
 // lastWrite is when the API server received a replica's last write before a time, by its audit log:
 // others can have seen it before it was answered, but not before that.
-func (m *team) lastWrite(replica string, before time.Time) time.Time {
-	m.t.Helper()
-	events, err := m.cp.Audit()
-	require.NoError(m.t, err)
+func (c *cluster) lastWrite(replica string, before time.Time) time.Time {
+	c.t.Helper()
+	events, err := c.cp.Audit()
+	require.NoError(c.t, err)
 	var last time.Time
 	for _, e := range events {
-		if e.User == m.namespace+"-"+replica && e.Write() && e.Code < 300 && e.Received.Before(before) &&
+		if e.User == c.namespace+"-"+replica && e.Write() && e.Code < 300 && e.Received.Before(before) &&
 			e.Received.After(last) {
 			last = e.Received
 		}
@@ -53,63 +53,63 @@ func (m *team) lastWrite(replica string, before time.Time) time.Time {
 // later must not have begun before the record of the earlier had stood for D; if it waited, the
 // earlier must have ended. Only client-go's elector may break that. It returns how many overlaps
 // there were.
-func (m *team) requireNoOverlapByOurs() (foreign int) {
-	m.t.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i, a := range m.terms {
-		for _, b := range m.terms[i+1:] {
+func (c *cluster) requireNoOverlapByOurs() (foreign int) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, a := range c.terms {
+		for _, b := range c.terms[i+1:] {
 			if !a.first.Before(b.end) || !b.first.Before(a.end) {
 				continue
 			}
 			culprit := a // goes on
-			if b.first.Sub(m.lastWrite(a.replica, b.first)) < duration {
+			if b.first.Sub(c.lastWrite(a.replica, b.first)) < duration {
 				culprit = b // began too early
 				if isForeign(a.replica) && isForeign(b.replica) {
 					culprit = a // has released too early, or b has not waited
 				}
 			}
-			assert.True(m.t, isForeign(culprit.replica),
+			assert.True(c.t, isForeign(culprit.replica),
 				"two leaders by a fault of %s: %s acted from %s to %s, %s from %s to %s",
 				culprit.replica, a.replica, a.first, a.end, b.replica, b.first, b.end)
 			foreign++
 		}
 	}
-	m.t.Logf("overlaps in %d terms: %d of client-go's own", len(m.terms), foreign)
+	c.t.Logf("overlaps in %d terms: %d of client-go's own", len(c.terms), foreign)
 	return foreign
 }
 
 func TestMixedTeamSurvivesKills(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		foreign := m.startForeign("f1")
-		ours := m.requireRunnerUp("a")
-		m.requireForeignRenewal("f1")
+		c := newCluster(t, shared)
+		foreign := c.startForeign("f1")
+		ours := c.requireRunnerUp("a")
+		c.requireForeignRenewal("f1")
 		killed := time.Now()
 		require.NoError(t, foreign.Kill())
-		next := m.term(2)
+		next := c.term(2)
 		assert.Equal(t, "a", next.replica)
-		waited := next.first.Sub(m.lastWrite("f1", next.first))
+		waited := next.first.Sub(c.lastWrite("f1", next.first))
 		t.Logf("ours began %v after the last write of client-go's", waited)
 		assert.GreaterOrEqual(t, waited, foreignPatience-100*time.Millisecond)
-		assert.Less(t, waited, foreignPatience+m.gauge.Slack(killed))
+		assert.Less(t, waited, foreignPatience+c.gauge.Slack(killed))
 
-		m.requireForeignRunnerUp("f2")
+		c.requireForeignRunnerUp("f2")
 		require.NoError(t, ours.Kill())
-		last := m.term(3)
+		last := c.term(3)
 		assert.Equal(t, "f2", last.replica)
-		waited = last.first.Sub(m.lastWrite("a", last.first))
+		waited = last.first.Sub(c.lastWrite("a", last.first))
 		t.Logf("client-go's began %v after the last write of ours", waited)
 		assert.GreaterOrEqual(t, waited, duration-100*time.Millisecond)
-		assert.Zero(t, m.requireNoOverlapByOurs())
+		assert.Zero(t, c.requireNoOverlapByOurs())
 	})
 }
 
 func TestMixedTeamSurvivesPartitions(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
+		c := newCluster(t, shared)
 		proxies := map[string]*e2e.Proxy{}
 		for _, replica := range []string{"f1", "a"} {
 			proxy, err := shared.Proxy()
@@ -117,66 +117,66 @@ func TestMixedTeamSurvivesPartitions(t *testing.T) {
 			defer proxy.Close()
 			proxies[replica] = proxy
 		}
-		foreign := m.run("./foreign", proxies["f1"].Config(m.user("f1", verbs...)), "f1")
-		m.term(1)
-		ours := m.startAs(proxies["a"].Config(m.user("a", verbs...)), "a")
-		m.requireWatching("a")
-		m.requireForeignRenewal("f1")
+		foreign := c.run("./foreign", proxies["f1"].Config(c.user("f1", verbs...)), "f1")
+		c.term(1)
+		ours := c.startAs(proxies["a"].Config(c.user("a", verbs...)), "a")
+		c.requireWatching("a")
+		c.requireForeignRenewal("f1")
 		proxies["f1"].BlackHole()
-		m.requireExit(foreign, 1)
-		next := m.term(2)
+		c.requireExit(foreign, 1)
+		next := c.term(2)
 		assert.Equal(t, "a", next.replica)
-		t.Logf("ours began %v after the last act of client-go's", next.first.Sub(m.term(1).end))
+		t.Logf("ours began %v after the last act of client-go's", next.first.Sub(c.term(1).end))
 
-		m.requireForeignRunnerUp("f2")
-		m.requireRenewal()
+		c.requireForeignRunnerUp("f2")
+		c.requireRenewal()
 		proxies["a"].BlackHole()
-		m.requireExit(ours, leaderelection.ExitCodeNotLeader)
-		last := m.term(3)
+		c.requireExit(ours, leaderelection.ExitCodeNotLeader)
+		last := c.term(3)
 		assert.Equal(t, "f2", last.replica)
-		silence := last.first.Sub(m.term(2).end)
+		silence := last.first.Sub(c.term(2).end)
 		t.Logf("client-go's began %v after the last act of ours", silence)
 		assert.GreaterOrEqual(t, silence, duration-usable-100*time.Millisecond, "M later")
-		m.requireNoOverlapByOurs()
+		c.requireNoOverlapByOurs()
 	})
 }
 
 func TestMixedTeamIsRolledOverAndBack(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
+		c := newCluster(t, shared)
 		const drain = 2500 * time.Millisecond // half of D: as long as work may take after client-go's has released
-		f1 := m.startForeign("f1", "-drain", drain.String())
-		f2 := m.requireForeignRunnerUp("f2", "-drain", drain.String())
+		f1 := c.startForeign("f1", "-drain", drain.String())
+		f2 := c.requireForeignRunnerUp("f2", "-drain", drain.String())
 
 		// A client-go candidate is not held up by work that goes on, and begins. Ours waits for a D
 		// from the release.
 		require.NoError(t, f1.Terminate())
-		m.requireExit(f1, 0)
-		assert.Equal(t, "f2", m.term(2).replica)
-		a := m.start("a", "-drain", drain.String())
-		m.requireWatching("a")
+		c.requireExit(f1, 0)
+		assert.Equal(t, "f2", c.term(2).replica)
+		a := c.start("a", "-drain", drain.String())
+		c.requireWatching("a")
 		require.NoError(t, f2.Terminate())
-		m.requireExit(f2, 0)
-		third := m.term(3)
+		c.requireExit(f2, 0)
+		third := c.term(3)
 		assert.Equal(t, "a", third.replica)
 		t.Logf("ours began %v after client-go's work had ended, and that had been told to",
-			third.first.Sub(m.term(2).end))
-		assert.GreaterOrEqual(t, third.first.Sub(m.lastWrite("f2", third.first)), duration-100*time.Millisecond,
+			third.first.Sub(c.term(2).end))
+		assert.GreaterOrEqual(t, third.first.Sub(c.lastWrite("f2", third.first)), duration-100*time.Millisecond,
 			"the release")
 
-		m.requireForeignRunnerUp("f3", "-drain", drain.String())
+		c.requireForeignRunnerUp("f3", "-drain", drain.String())
 		require.NoError(t, a.Terminate())
-		m.requireExit(a, 0)
-		fourth := m.term(4)
+		c.requireExit(a, 0)
+		fourth := c.term(4)
 		assert.Equal(t, "f3", fourth.replica)
-		assert.False(t, fourth.first.Before(m.term(3).end), "ours releases after its work")
-		assert.Equal(t, 1, m.requireNoOverlapByOurs(), "f2 began while f1 stopped")
+		assert.False(t, fourth.first.Before(c.term(3).end), "ours releases after its work")
+		assert.Equal(t, 1, c.requireNoOverlapByOurs(), "f2 began while f1 stopped")
 	})
 }
 
 // requireForeignRenewal returns when a leader of client-go's has renewed.
-func (m *team) requireForeignRenewal(replica string) {
-	m.t.Helper()
-	m.requireAudited(replica, time.Time{}, "update 200", 1)
+func (c *cluster) requireForeignRenewal(replica string) {
+	c.t.Helper()
+	c.requireAudited(replica, time.Time{}, "update 200", 1)
 }

@@ -34,29 +34,29 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				m := newTeam(t, shared)
+				c := newCluster(t, shared)
 				proxy, err := shared.Proxy()
 				require.NoError(t, err)
 				defer proxy.Close()
-				leader := m.startAs(proxy.Config(m.user("a", verbs...)), "a", test.args...)
-				m.requireRunnerUp("b")
-				m.requireRenewal() // so that nearly all of the term is left
+				leader := c.startAs(proxy.Config(c.user("a", verbs...)), "a", test.args...)
+				c.requireRunnerUp("b")
+				c.requireRenewal() // so that nearly all of the term is left
 				test.inject(proxy)
 				if test.end != nil {
 					require.NoError(t, test.end(leader))
 				}
-				assert.Equal(t, "b", m.term(2).replica)
+				assert.Equal(t, "b", c.term(2).replica)
 				proxy.Heal()
 				healed := time.Now()
 				if test.after != nil {
 					require.NoError(t, test.after(leader))
 				}
-				m.requireExit(leader, test.code)
-				m.requireAudited("b", time.Now(), "update 200", 2) // all that the other one did is in the log before
-				t.Logf("requests of the old leader since the partition was healed: %v", m.audited("a", healed))
-				assert.Empty(t, m.writesAfterSuccession("a", "b"))
-				assert.Equal(t, "b", *m.lease().Spec.HolderIdentity)
-				m.requireOneLeader()
+				c.requireExit(leader, test.code)
+				c.requireAudited("b", time.Now(), "update 200", 2) // all that the other one did is in the log before
+				t.Logf("requests of the old leader since the partition was healed: %v", c.audited("a", healed))
+				assert.Empty(t, c.writesAfterSuccession("a", "b"))
+				assert.Equal(t, "b", *c.lease().Spec.HolderIdentity)
+				c.requireOneLeader()
 			})
 		})
 	}
@@ -67,51 +67,51 @@ func TestHealedLeaderLeavesItsSuccessorsRecordAlone(t *testing.T) {
 func TestOutageEndsNoReplicaThatStepsDown(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
+		c := newCluster(t, shared)
 		replicas, networks := map[string]*e2e.Process{}, []*e2e.Proxy{}
 		for _, name := range []string{"a", "b"} {
 			proxy, err := shared.Proxy()
 			require.NoError(t, err)
 			defer proxy.Close()
 			networks = append(networks, proxy)
-			replicas[name] = m.startAs(proxy.Config(m.user(name, verbs...)), name, "-kernel-deadline",
+			replicas[name] = c.startAs(proxy.Config(c.user(name, verbs...)), name, "-kernel-deadline",
 				"-step-down", interval.String(), "-drain", (interval / 10).String())
-			m.term(1)
+			c.term(1)
 		}
-		m.requireWatching("b")
-		m.requireRenewal()
+		c.requireWatching("b")
+		c.requireRenewal()
 		for _, proxy := range networks {
 			proxy.Cut()
 		}
 		cut := time.Now()
-		m.requireLog(replicas["a"], "stepped down, contending again")
-		assert.Less(t, time.Since(cut), usable+m.gauge.Slack(cut))
+		c.requireLog(replicas["a"], "stepped down, contending again")
+		assert.Less(t, time.Since(cut), usable+c.gauge.Slack(cut))
 		<-time.After(2*duration - time.Since(cut))
 		healed := time.Now()
 		for _, proxy := range networks {
 			proxy.Heal()
 		}
-		next := m.term(2)
+		next := c.term(2)
 		t.Logf("%s leads %v after the end of the outage", next.replica, next.first.Sub(healed))
-		assert.Less(t, next.first.Sub(healed), interval+m.gauge.Slack(healed))
+		assert.Less(t, next.first.Sub(healed), interval+c.gauge.Slack(healed))
 		for _, p := range replicas {
 			require.NoError(t, p.Terminate())
-			m.requireExit(p, 0)
+			c.requireExit(p, 0)
 		}
-		m.requireOneLeader()
+		c.requireOneLeader()
 	})
 }
 
 // writesAfterSuccession returns the writes of the one that the API server accepted after the first
 // of the other, to the Lease.
-func (m *team) writesAfterSuccession(one, other string) []e2e.AuditEvent {
-	m.t.Helper()
-	events, err := m.cp.Audit()
-	require.NoError(m.t, err)
+func (c *cluster) writesAfterSuccession(one, other string) []e2e.AuditEvent {
+	c.t.Helper()
+	events, err := c.cp.Audit()
+	require.NoError(c.t, err)
 	by := func(e e2e.AuditEvent, name string) bool {
-		return e.User == m.namespace+"-"+name && e.Resource == "leases" && e.Write() && e.Code < 300
+		return e.User == c.namespace+"-"+name && e.Resource == "leases" && e.Write() && e.Code < 300
 	}
 	first := slices.IndexFunc(events, func(e e2e.AuditEvent) bool { return by(e, other) })
-	require.GreaterOrEqual(m.t, first, 0)
+	require.GreaterOrEqual(c.t, first, 0)
 	return slices.DeleteFunc(slices.Clone(events[first:]), func(e e2e.AuditEvent) bool { return !by(e, one) })
 }

@@ -22,37 +22,37 @@ import (
 func TestKernelDeadlineInAContainer(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		refused := m.startAsPID1("a", "-kernel-deadline")
+		c := newCluster(t, shared)
+		refused := c.startAsPID1("a", "-kernel-deadline")
 		output := refused.Rest()
 		assert.Equal(t, "exit status 1", refused.End())
 		for _, remedy := range []string{"shareProcessNamespace: true", "tini", "leaderelection.ReexecIfPID1"} {
 			assert.Contains(t, output, remedy)
 		}
 
-		container := m.startAsPID1("b", "-kernel-deadline", "-reexec")
+		container := c.startAsPID1("b", "-kernel-deadline", "-reexec")
 		for container.Line() != "begin" {
 		}
 		leader := childOf(t, container.Process.Pid)
-		m.requireLookout("l", "ResponseStarted") // whose end is to be seen
+		c.requireLookout("l", "ResponseStarted") // whose end is to be seen
 		require.NoError(t, syscall.Kill(leader, syscall.SIGSTOP))
 		container.Rest()
 		assert.Equal(t, "exit status 137", container.End(), "who is stopped ends by SIGKILL only")
 		ended := time.Now()
-		dead := m.requireLookout("l", "ResponseComplete").At // the kernel has closed its connections
-		lived := dead.Sub(m.lease().Spec.RenewTime.Time)
+		dead := c.requireLookout("l", "ResponseComplete").At // the kernel has closed its connections
+		lived := dead.Sub(c.lease().Spec.RenewTime.Time)
 		t.Logf("dead %v after the last renewal; PID 1 was seen to end %v later", lived, ended.Sub(dead))
 		assert.Greater(t, lived, usable, "not before it could have ended itself")
 
-		m.requireAudited("b", time.Time{}, "create 201", 1) // came later than anything of the other one
-		assert.Empty(t, m.audited("a", time.Time{}), "the refused one has sent nothing")
+		c.requireAudited("b", time.Time{}, "create 201", 1) // came later than anything of the other one
+		assert.Empty(t, c.audited("a", time.Time{}), "the refused one has sent nothing")
 	})
 }
 
 // startAsPID1 starts a replica as PID 1 of a pid namespace, as a container does. Standard error is
 // among its output. It is in none of the harness' groups, which do not reach into namespaces: the
 // kernel ends it with the test.
-func (m *team) startAsPID1(name string, args ...string) *subprocess.Child {
+func (m *cluster) startAsPID1(name string, args ...string) *subprocess.Child {
 	m.t.Helper()
 	c := subprocess.New(m.t, "")
 	command := m.command("./replica", m.user(name, verbs...), name, args...)

@@ -18,10 +18,10 @@ import (
 func TestQuotaIsNoMissingRole(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
+		c := newCluster(t, shared)
 		const leases = "count/leases.coordination.k8s.io"
 		none := corev1.ResourceList{leases: resource.MustParse("0")}
-		quotas := m.client().CoreV1().ResourceQuotas(m.namespace)
+		quotas := c.client().CoreV1().ResourceQuotas(c.namespace)
 		quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
 		}, metav1.CreateOptions{})
@@ -31,13 +31,13 @@ func TestQuotaIsNoMissingRole(t *testing.T) {
 		_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 		require.NoError(t, err)
 
-		replica := m.start("a")
-		m.requireLog(replica, "exceeded quota")
+		replica := c.start("a")
+		c.requireLog(replica, "exceeded quota")
 		refused := time.Now()
-		m.requireAudited("a", refused.Add(duration), "create 403", 2)
-		assert.NotContains(t, m.log(replica), "grant the verb")
+		c.requireAudited("a", refused.Add(duration), "create 403", 2)
+		assert.NotContains(t, c.log(replica), "grant the verb")
 		require.NoError(t, quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}))
-		assert.Equal(t, "a", m.term(1).replica, "it has gone on asking")
+		assert.Equal(t, "a", c.term(1).replica, "it has gone on asking")
 	})
 }
 
@@ -46,18 +46,18 @@ func TestQuotaIsNoMissingRole(t *testing.T) {
 func TestEndingNamespaceIsNoMissingRole(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
-		m := newTeam(t, shared)
-		user := m.user("a", verbs...)
-		namespaces := m.client().CoreV1().Namespaces()
-		ns, err := namespaces.Get(t.Context(), m.namespace, metav1.GetOptions{})
+		c := newCluster(t, shared)
+		user := c.user("a", verbs...)
+		namespaces := c.client().CoreV1().Namespaces()
+		ns, err := namespaces.Get(t.Context(), c.namespace, metav1.GetOptions{})
 		require.NoError(t, err)
 		require.NoError(t, namespaces.Delete(t.Context(), ns.Name, metav1.DeleteOptions{}))
 
-		replica := m.startAs(user, "a")
-		m.requireLog(replica, "because it is being terminated")
-		m.requireAudited("a", time.Now().Add(duration), "create 403", 2)
-		assert.NotContains(t, m.log(replica), "grant the verb")
+		replica := c.startAs(user, "a")
+		c.requireLog(replica, "because it is being terminated")
+		c.requireAudited("a", time.Now().Add(duration), "create 403", 2)
+		assert.NotContains(t, c.log(replica), "grant the verb")
 		require.NoError(t, replica.Terminate())
-		m.requireExit(replica, 0)
+		c.requireExit(replica, 0)
 	})
 }

@@ -66,27 +66,27 @@ func TestWritesOfAStoppedLeader(t *testing.T) {
 // stopWithKernelDeadline proves that a stopped leader is dead before its successor begins, so that
 // nothing is left to write.
 func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
-	m := newTeam(t, cp)
-	l := newLedger(m)
+	c := newCluster(t, cp)
+	l := newLedger(c)
 	leader := l.start("a", "-kernel-deadline")
 	l.requireWrite("a")
 	// looks whether the leader is dead
 	candidate := l.start("b", "-kernel-deadline", "-after", strconv.Itoa(leader.Pid()))
-	m.requireWatching("b")
+	c.requireWatching("b")
 	require.NoError(t, leader.Pause())
 	stopped := time.Now()
 
 	l.requireWrite("b")
-	next := m.term(2)
-	exit := m.requireEnd(leader)
-	assert.Equal(t, syscall.SIGKILL, exit.Signal, "%s: %s", exit, m.log(leader))
+	next := c.term(2)
+	exit := c.requireEnd(leader)
+	assert.Equal(t, syscall.SIGKILL, exit.Signal, "%s: %s", exit, c.log(leader))
 	t.Logf("seen to be dead %v after it was stopped, %v before the successor's first act", exit.At.Sub(stopped),
 		next.first.Sub(exit.At))
 	assert.ErrorIs(t, leader.Resume(), os.ErrProcessDone)
-	m.requireOneLeader()
+	c.requireOneLeader()
 
 	require.NoError(t, candidate.Terminate())
-	m.requireExit(candidate, 0)
+	c.requireExit(candidate, 0)
 	assert.Zero(t, l.stale("a", "b"))
 }
 
@@ -94,21 +94,21 @@ func stopWithKernelDeadline(t *testing.T, cp *e2e.ControlPlane) {
 // successor's first. When it is resumed nothing but the guard stops its writers: the process goes
 // on, and they ignore the end of their context.
 func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
-	m := newTeam(t, cp)
-	l := newLedger(m)
+	c := newCluster(t, cp)
+	l := newLedger(c)
 	leader := l.start("a", "-stay")
 	l.requireWrite("a")
 	candidate := l.start("b")
-	m.requireWatching("b")
+	c.requireWatching("b")
 	require.NoError(t, leader.Pause())
 	l.requireWrite("b")
 	require.NoError(t, leader.Resume())
-	m.requireLog(leader, "staying") // all of its writers have been refused
+	c.requireLog(leader, "staying") // all of its writers have been refused
 	require.NoError(t, leader.Terminate())
-	m.requireExit(leader, 1)
+	c.requireExit(leader, 1)
 	require.NoError(t, candidate.Terminate())
-	m.requireExit(candidate, 0)
-	assert.Equal(t, []string{"a", "b"}, m.journal())
+	c.requireExit(candidate, 0)
+	assert.Equal(t, []string{"a", "b"}, c.journal())
 
 	stale := l.stale("a", "b")
 	// A writer has one request under way. It may be between the guard and the connection when it is
@@ -119,7 +119,7 @@ func stopWithGuardAlone(t *testing.T, cp *e2e.ControlPlane) int {
 
 // ledger lists the authors of the accepted writes, in the order of their resourceVersions.
 type ledger struct {
-	*team
+	*cluster
 	client kubernetes.Interface
 
 	mu      sync.Mutex
@@ -128,20 +128,20 @@ type ledger struct {
 
 // newLedger creates what the replicas write to: one object per writer, the same for every replica,
 // so that a stale write overwrites the successor's.
-func newLedger(m *team) *ledger {
-	m.t.Helper()
-	l := &ledger{team: m, client: m.client()}
-	objects := l.client.CoreV1().ConfigMaps(m.namespace)
+func newLedger(c *cluster) *ledger {
+	c.t.Helper()
+	l := &ledger{cluster: c, client: c.client()}
+	objects := l.client.CoreV1().ConfigMaps(c.namespace)
 	for n := range writers {
-		_, err := objects.Create(m.t.Context(),
+		_, err := objects.Create(c.t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("work-%d", n)}}, metav1.CreateOptions{})
-		require.NoError(m.t, err)
+		require.NoError(c.t, err)
 	}
-	list, err := objects.List(m.t.Context(), metav1.ListOptions{})
-	require.NoError(m.t, err)
+	list, err := objects.List(c.t.Context(), metav1.ListOptions{})
+	require.NoError(c.t, err)
 	var reading sync.WaitGroup
 	reading.Go(func() { l.read(list.ResourceVersion) })
-	m.t.Cleanup(reading.Wait) // the test's context has ended
+	c.t.Cleanup(reading.Wait) // the test's context has ended
 	return l
 }
 

@@ -35,7 +35,7 @@ func TestChaosOfSupervisedLeaders(t *testing.T) {
 		length, err = time.ParseDuration(soak)
 		require.NoError(t, err)
 	}
-	m := newTeam(t, shared)
+	m := newCluster(t, shared)
 	const writers = 2
 	for n := range writers {
 		_, err := m.client().CoreV1().ConfigMaps(m.namespace).Create(t.Context(),
@@ -126,10 +126,10 @@ func TestChaosOfSupervisedLeaders(t *testing.T) {
 }
 
 // leaderSince returns the latest leader once that is none that was restarted after its term.
-func (m *team) leaderSince(restarted map[string]time.Time) (replica string) {
-	m.t.Helper()
-	require.Eventually(m.t, func() bool {
-		latest := m.term(max(1, len(m.journal())))
+func (c *cluster) leaderSince(restarted map[string]time.Time) (replica string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		latest := c.term(max(1, len(c.journal())))
 		replica = latest.replica
 		return latest.first.After(restarted[replica])
 	}, patience, poll, "no leader after the last strike")
@@ -139,21 +139,21 @@ func (m *team) leaderSince(restarted map[string]time.Time) (replica string) {
 // requireNoWriteInAnothersTerm is the verdict of the API server's audit log: it has received no write
 // of a replica between the first and the last act of another one's term. It returns how many writes
 // were judged.
-func (m *team) requireNoWriteInAnothersTerm() (judged int) {
-	m.t.Helper()
-	events, err := m.cp.Audit()
-	require.NoError(m.t, err)
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (c *cluster) requireNoWriteInAnothersTerm() (judged int) {
+	c.t.Helper()
+	events, err := c.cp.Audit()
+	require.NoError(c.t, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, e := range events {
-		if e.Namespace != m.namespace || !strings.HasPrefix(e.Name, "work-") || e.Verb != "patch" ||
+		if e.Namespace != c.namespace || !strings.HasPrefix(e.Name, "work-") || e.Verb != "patch" ||
 			e.Code != 200 {
 			continue
 		}
 		judged++
-		for _, term := range m.terms {
-			if m.namespace+"-"+term.replica != e.User && term.first.Before(e.Received) && e.Received.Before(term.end) {
-				assert.Fail(m.t, "two leaders", "%s wrote at %s, in a term of %s from %s to %s", e.User, e.Received,
+		for _, term := range c.terms {
+			if c.namespace+"-"+term.replica != e.User && term.first.Before(e.Received) && e.Received.Before(term.end) {
+				assert.Fail(c.t, "two leaders", "%s wrote at %s, in a term of %s from %s to %s", e.User, e.Received,
 					term.replica, term.first, term.end)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // supervise starts a replica with a supervisor. Signals are for the replica.
-func (m *team) supervise(name string, args ...string) *e2e.Process {
+func (m *cluster) supervise(name string, args ...string) *e2e.Process {
 	m.t.Helper()
 	c := m.command("./replica", m.user(name, verbs...), name, append(args, "-supervised")...)
 	c.Supervised = true
@@ -27,11 +27,11 @@ func (m *team) supervise(name string, args ...string) *e2e.Process {
 }
 
 // killBoth kills a replica and its supervisor, as when a container is killed.
-func (m *team) killBoth(p *e2e.Process) {
-	m.t.Helper()
-	require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGKILL))
+func (c *cluster) killBoth(p *e2e.Process) {
+	c.t.Helper()
+	require.NoError(c.t, unix.Kill(p.Pid(), unix.SIGKILL))
 	_ = p.Signal(syscall.SIGKILL) // the kernel may have been faster
-	m.requireEnd(p)
+	c.requireEnd(p)
 }
 
 // A leader that dies is succeeded as fast as one that ends.
@@ -41,27 +41,27 @@ func TestDeadLeaderIsSucceededAtOnce(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			e2e.Repeat(t, func(t *testing.T) {
-				m := newTeam(t, shared)
-				processes := map[string]*e2e.Process{"a": m.supervise("a")}
-				m.term(1)
-				processes["b"] = m.supervise("b")
-				m.requireWatching("b")
+				c := newCluster(t, shared)
+				processes := map[string]*e2e.Process{"a": c.supervise("a")}
+				c.term(1)
+				processes["b"] = c.supervise("b")
+				c.requireWatching("b")
 				var took []time.Duration
 				for round := range 3 {
-					leader := processes[m.term(round+1).replica]
+					leader := processes[c.term(round+1).replica]
 					killed := time.Now()
 					require.NoError(t, leader.Signal(signal))
-					next := m.term(round + 2)
+					next := c.term(round + 2)
 					took = append(took, next.first.Sub(killed))
-					assert.Less(t, took[round], m.gauge.Slack(killed), "its deadline is %v away", usable)
-					m.requireEnd(leader)
-					assert.Contains(t, m.log(leader), "was released")
+					assert.Less(t, took[round], c.gauge.Slack(killed), "its deadline is %v away", usable)
+					c.requireEnd(leader)
+					assert.Contains(t, c.log(leader), "was released")
 					restarted := time.Now()
 					require.NoError(t, leader.Restart())
-					m.requireWatchingSince(next.otherOf("a", "b"), restarted)
+					c.requireWatchingSince(next.otherOf("a", "b"), restarted)
 				}
 				t.Logf("from death to the first act of the next leader: %v", took)
-				m.requireOneLeader()
+				c.requireOneLeader()
 			})
 		})
 	}
@@ -78,29 +78,29 @@ func (t term) otherOf(a, b string) string {
 // A supervisor that cannot act makes nothing slower or less safe.
 func TestLeaderWhoseSupervisorCannotActIsSucceededAfterExpiry(t *testing.T) {
 	t.Parallel()
-	for name, strike := range map[string]func(*team, *e2e.Process){
-		"both are killed": (*team).killBoth,
-		"the supervisor is killed, and the kernel kills the leader": func(m *team, p *e2e.Process) {
-			require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGKILL))
-			m.requireEnd(p)
+	for name, strike := range map[string]func(*cluster, *e2e.Process){
+		"both are killed": (*cluster).killBoth,
+		"the supervisor is killed, and the kernel kills the leader": func(c *cluster, p *e2e.Process) {
+			require.NoError(c.t, unix.Kill(p.Pid(), unix.SIGKILL))
+			c.requireEnd(p)
 		},
-		"the supervisor is stopped": func(m *team, p *e2e.Process) {
-			require.NoError(m.t, unix.Kill(p.Pid(), unix.SIGSTOP))
-			m.t.Cleanup(func() { _ = unix.Kill(p.Pid(), unix.SIGKILL) })
-			require.NoError(m.t, p.Signal(syscall.SIGKILL))
+		"the supervisor is stopped": func(c *cluster, p *e2e.Process) {
+			require.NoError(c.t, unix.Kill(p.Pid(), unix.SIGSTOP))
+			c.t.Cleanup(func() { _ = unix.Kill(p.Pid(), unix.SIGKILL) })
+			require.NoError(c.t, p.Signal(syscall.SIGKILL))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newTeam(t, shared)
-			leader := m.supervise("a")
-			m.requireRunnerUp("b")
+			c := newCluster(t, shared)
+			leader := c.supervise("a")
+			c.requireRunnerUp("b")
 			struck := time.Now()
-			strike(m, leader)
-			next := m.term(2)
-			assert.GreaterOrEqual(t, next.first.Sub(m.lastWrite("a", next.first)), duration-100*time.Millisecond)
-			assert.LessOrEqual(t, next.first.Sub(struck), duration+m.gauge.Slack(struck))
-			m.requireOneLeader()
+			strike(c, leader)
+			next := c.term(2)
+			assert.GreaterOrEqual(t, next.first.Sub(c.lastWrite("a", next.first)), duration-100*time.Millisecond)
+			assert.LessOrEqual(t, next.first.Sub(struck), duration+c.gauge.Slack(struck))
+			c.requireOneLeader()
 		})
 	}
 }
@@ -110,7 +110,7 @@ func TestSupervisorIsSmall(t *testing.T) {
 	t.Parallel()
 	program, err := shared.Program(t.Context(), exampleProgram)
 	require.NoError(t, err)
-	m := newTeam(t, shared)
+	m := newCluster(t, shared)
 	m.program = program
 	c := m.command("", m.user("a", verbs...), "a")
 	c.Supervised = true

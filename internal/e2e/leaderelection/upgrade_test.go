@@ -25,30 +25,30 @@ func TestUpgradeFromBeforeTheRedesign(t *testing.T) {
 		t.Skip(err)
 	}
 	require.NoError(t, err)
-	m := newTeam(t, shared)
+	c := newCluster(t, shared)
 	programs := []string{earlier, ""} // in turns
-	m.program = programs[0]
-	leader, leading := m.start("a"), "a"
+	c.program = programs[0]
+	leader, leading := c.start("a"), "a"
 	for i, name := range []string{"b", "c", "d", "e"} {
-		m.term(i + 1)
-		m.program = programs[(i+1)%2]
-		next := m.start(name)
-		m.requireWatching(name)
+		c.term(i + 1)
+		c.program = programs[(i+1)%2]
+		next := c.start(name)
+		c.requireWatching(name)
 		told := time.Now()
 		if i < 2 { // by expiry
 			require.NoError(t, leader.Kill())
-			term := m.term(i + 2)
+			term := c.term(i + 2)
 			assert.Equal(t, name, term.replica)
-			assert.GreaterOrEqual(t, term.first.Sub(m.lastWrite(leading, term.first)), duration-100*time.Millisecond)
-			assert.LessOrEqual(t, term.first.Sub(told), duration+m.gauge.Slack(told))
+			assert.GreaterOrEqual(t, term.first.Sub(c.lastWrite(leading, term.first)), duration-100*time.Millisecond)
+			assert.LessOrEqual(t, term.first.Sub(told), duration+c.gauge.Slack(told))
 		} else { // by release
 			require.NoError(t, leader.Terminate())
-			m.requireExit(leader, 0)
-			term := m.term(i + 2)
+			c.requireExit(leader, 0)
+			term := c.term(i + 2)
 			assert.Equal(t, name, term.replica)
-			assert.Less(t, term.first.Sub(told), m.gauge.Slack(told))
+			assert.Less(t, term.first.Sub(told), c.gauge.Slack(told))
 		}
 		leader, leading = next, name
 	}
-	m.requireOneLeader()
+	c.requireOneLeader()
 }
