@@ -120,14 +120,14 @@ func TestAHistoryThatMayNotBeWrittenEndsTheSharder(t *testing.T) {
 }
 
 func TestASharderWaitsForTheAPIServer(t *testing.T) {
-	inWorld(t, func(_ *testing.T, w *world) {
-		w.shard("a")
-		w.create(3, "o")
-		defer w.sharderWith(w.config(), apisim.Faults{Refuse: apisim.Always})()
+	inCluster(t, func(_ *testing.T, k *cluster) {
+		k.shard("a")
+		k.create(3, "o")
+		defer k.sharderWith(k.config(), apisim.Faults{Refuse: apisim.Always})()
 		time.Sleep(time.Minute)
-		w.connection.Inject(apisim.Faults{})
+		k.connection.Inject(apisim.Faults{})
 		time.Sleep(time.Minute)
-		w.requirePlaced(3, "a")
+		k.requirePlaced(3, "a")
 	})
 }
 
@@ -140,30 +140,30 @@ func TestASharderWaitsForAProxyToComeToItself(t *testing.T) {
 	} {
 		for i, odd := range apisim.Oddities {
 			t.Run(fmt.Sprint(name, " ", i), func(t *testing.T) {
-				inWorld(t, func(_ *testing.T, w *world) {
+				inCluster(t, func(_ *testing.T, k *cluster) {
 					fault := apisim.Faults{Odd: func(r *http.Request) *http.Response {
 						if !of(r) {
 							return nil
 						}
 						return odd(r)
 					}}
-					w.shard("a")
-					w.create(30, "o")
+					k.shard("a")
+					k.create(30, "o")
 					atFirst := fault
 					if i <= 1 { // a 404 at the start says that a resource is not served
 						atFirst = apisim.Faults{}
 					}
-					defer w.sharderWith(w.config(), atFirst)()
+					defer k.sharderWith(k.config(), atFirst)()
 					time.Sleep(5 * time.Minute)
-					w.connection.Inject(apisim.Faults{})
+					k.connection.Inject(apisim.Faults{})
 					time.Sleep(time.Minute)
-					w.requirePlaced(30, "a")
-					w.connection.Inject(fault)
-					w.shard("b")
+					k.requirePlaced(30, "a")
+					k.connection.Inject(fault)
+					k.shard("b")
 					time.Sleep(5 * time.Minute)
-					w.connection.Inject(apisim.Faults{})
+					k.connection.Inject(apisim.Faults{})
 					time.Sleep(2 * time.Minute)
-					w.requirePlaced(30, "a", "b")
+					k.requirePlaced(30, "a", "b")
 				})
 			})
 		}
@@ -228,29 +228,29 @@ func TestANamespaceWithoutRightsDoesNotStopTheOthers(t *testing.T) {
 	} {
 		for when, later := range map[string]time.Duration{"from the start": 0, "later": 5 * time.Second} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				inWorld(t, func(_ *testing.T, w *world) {
-					w.shard("a")
+				inCluster(t, func(_ *testing.T, k *cluster) {
+					k.shard("a")
 					fault := apisim.Faults{Odd: func(r *http.Request) *http.Response {
 						if !strings.Contains(r.URL.Path, of) {
 							return nil
 						}
 						return answer(r, refusal("list", schema.GroupResource{Resource: "x"}))
 					}}
-					c := w.familyConfig()
+					c := k.familyConfig()
 					c.Resources[0].Namespaces = []string{"default", "gone"}
-					defer w.sharder(c)()
+					defer k.sharder(c)()
 					time.Sleep(later)
-					w.connection.Inject(fault)
-					w.create(12, "o")
+					k.connection.Inject(fault)
+					k.create(12, "o")
 					time.Sleep(time.Minute)
-					w.requirePlaced(12, "a")
-					w.bear(1, false)
+					k.requirePlaced(12, "a")
+					k.bear(1, false)
 					time.Sleep(2 * time.Minute)
-					w.requireFamilies(1)
-					w.shard("b")
+					k.requireFamilies(1)
+					k.shard("b")
 					time.Sleep(2 * time.Minute)
-					w.requirePlaced(12, "a", "b")
-					w.requireFamilies(1)
+					k.requirePlaced(12, "a", "b")
+					k.requireFamilies(1)
 				})
 			})
 		}

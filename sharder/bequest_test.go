@@ -16,15 +16,15 @@ import (
 
 // A shard of the previous version frees an object, and the sharder assigns it.
 func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.former = true
-		stop, _ := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.former = true
+		stop, _ := k.settledWith(60, k.config(), "a", "b")
 		defer stop()
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(30 * time.Second)
-		w.requirePlaced(60, "a", "b", "c")
-		moved := w.owners()["c"]
-		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, w.patched())
+		k.requirePlaced(60, "a", "b", "c")
+		moved := k.owners()["c"]
+		assert.Equal(t, map[string]int{"drain": moved, "assign": moved}, k.patched())
 	})
 }
 
@@ -32,34 +32,34 @@ func TestAShardOfTheLastVersionLetsGoOfWhatItIsToGiveAway(t *testing.T) {
 // epoch, while the owners still have the objects. Then the drains name the new successor.
 func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(w *world, c *testShard)
+		change func(k *cluster, c *testShard)
 		shards []string
 	}{
-		"it has left":     {func(_ *world, c *testShard) { c.release() }, []string{"a", "b"}},
-		"it is back":      {func(w *world, c *testShard) { c.release(); w.shard("c") }, []string{"a", "b", "c"}},
-		"it has died":     {func(_ *world, c *testShard) { c.kill() }, []string{"a", "b"}},
-		"another is next": {func(w *world, c *testShard) { w.shard("d"); c.release() }, []string{"a", "b", "d"}},
+		"it has left":     {func(_ *cluster, c *testShard) { c.release() }, []string{"a", "b"}},
+		"it is back":      {func(k *cluster, c *testShard) { c.release(); k.shard("c") }, []string{"a", "b", "c"}},
+		"it has died":     {func(_ *cluster, c *testShard) { c.kill() }, []string{"a", "b"}},
+		"another is next": {func(k *cluster, c *testShard) { k.shard("d"); c.release() }, []string{"a", "b", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inCluster(t, func(t *testing.T, k *cluster) {
 				r := &referee{
-					keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+					keys: k.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
 					gone: map[types.UID]time.Time{},
 				}
-				w.server.Observe(r.see)
-				stop, shards := w.settledWith(120, w.config(), "a", "b")
+				k.server.Observe(r.see)
+				stop, shards := k.settledWith(120, k.config(), "a", "b")
 				defer stop()
 				stubborn(true, shards...)
-				c := w.shard("c")
+				c := k.shard("c")
 				time.Sleep(10 * time.Second)
-				require.Positive(t, w.owners()["-"])
-				test.change(w, c)
+				require.Positive(t, k.owners()["-"])
+				test.change(k, c)
 				time.Sleep(time.Minute)
-				w.patched()
+				k.patched()
 				stubborn(false, shards...)
 				time.Sleep(time.Minute)
-				w.requirePlaced(120, test.shards...)
-				assert.Empty(t, w.patched(), "the shards had been told before")
+				k.requirePlaced(120, test.shards...)
+				assert.Empty(t, k.patched(), "the shards had been told before")
 				assert.Empty(t, r.foul)
 			})
 		})
@@ -69,16 +69,16 @@ func TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway(t *testing.T) {
 // A successor may end at the moment at which it gets the objects. They are then assigned like those
 // of any shard that has ended.
 func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
-	inWorld(t, func(_ *testing.T, w *world) {
-		stop, _ := w.settledWith(120, w.config(), "a", "b")
+	inCluster(t, func(_ *testing.T, k *cluster) {
+		stop, _ := k.settledWith(120, k.config(), "a", "b")
 		defer stop()
-		w.connection.Inject(apisim.Faults{WatchLag: 5 * time.Second}) // the sharder hears of it late
-		c := w.shard("c")
+		k.connection.Inject(apisim.Faults{WatchLag: 5 * time.Second}) // the sharder hears of it late
+		c := k.shard("c")
 		time.Sleep(5*time.Second + 100*time.Millisecond)
 		c.release()
-		w.shard("c") // in its next epoch, so that the label says nothing
+		k.shard("c") // in its next epoch, so that the label says nothing
 		time.Sleep(time.Minute)
-		w.requirePlaced(120, "a", "b", "c")
+		k.requirePlaced(120, "a", "b", "c")
 	})
 }
 
@@ -86,16 +86,16 @@ func TestObjectsAreGivenToAShardThatHasJustEnded(t *testing.T) {
 // may still be carried out. If the record of such an object were lost and the history did not name
 // the shard, no sharder would ask it.
 func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.ScanInterval = 20 * time.Second
-		defer w.sharder(c)()
-		w.shard("a")
-		b := w.shard("b")
+		defer k.sharder(c)()
+		k.shard("a")
+		b := k.shard("b")
 		time.Sleep(time.Minute)
-		w.told()
+		k.told()
 		lease := func(patch string) {
-			_, err := w.kube.CoordinationV1().Leases(testNamespace).Patch(t.Context(), "b", types.MergePatchType,
+			_, err := k.kube.CoordinationV1().Leases(testNamespace).Patch(t.Context(), "b", types.MergePatchType,
 				[]byte(patch), metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
@@ -103,22 +103,22 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 		// b is no member, and may be at work
 		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"?"}}}`)
 		time.Sleep(time.Minute)
-		told := w.told()
+		told := k.told()
 		require.Contains(t, told, "settled [a]")
-		assert.True(t, w.remembers("b"), "%v", told)
+		assert.True(t, k.remembers("b"), "%v", told)
 		lease(`{"metadata":{"annotations":{"` + shardrecord.EpochAnnotation + `":"1"}}}`)
 		time.Sleep(2 * time.Minute) // the Lease is taken over
-		assert.False(t, w.remembers("b"), "%v", w.told())
+		assert.False(t, k.remembers("b"), "%v", k.told())
 	})
 }
 
 // remembers reports whether the ring's history names a shard.
-func (w *world) remembers(shard string) bool { return w.storedHistory().Names(shard) }
+func (k *cluster) remembers(shard string) bool { return k.storedHistory().Names(shard) }
 
-func (w *world) storedHistory() protocol.History {
-	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(w.t.Context(), HistoryName(testRing), metav1.GetOptions{})
-	require.NoError(w.t, err)
+func (k *cluster) storedHistory() protocol.History {
+	m, err := k.kube.CoreV1().ConfigMaps(testNamespace).Get(k.t.Context(), HistoryName(testRing), metav1.GetOptions{})
+	require.NoError(k.t, err)
 	h, err := protocol.ParseHistory(m.Data[historyKey])
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	return h
 }

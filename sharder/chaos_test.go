@@ -113,25 +113,25 @@ func TestNoShardGetsWhatAnotherMayWorkOn(t *testing.T) {
 	const schedules = 8
 	for seed := range uint64(schedules) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) { chaos(t, w, rand.New(rand.NewPCG(seed, 0))) })
+			inCluster(t, func(t *testing.T, k *cluster) { chaos(t, k, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }
 
-func chaos(t *testing.T, w *world, random *rand.Rand) {
+func chaos(t *testing.T, k *cluster, random *rand.Rand) {
 	r := &referee{
-		keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+		keys: k.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
 		gone: map[types.UID]time.Time{},
 	}
-	w.server.Observe(r.see)
-	c := w.config()
+	k.server.Observe(r.see)
+	c := k.config()
 	c.ScanInterval, c.MaxDrains, c.PageSize, c.GCPeriod = 30*time.Second, 4, 5, 2*time.Minute
 	note := func(format string, args ...any) { // shown if the schedule fails
 		t.Logf("%v %s", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 	}
 	shards := map[string]*testShard{}
 	stop := func() {}
-	w.create(12, "o")
+	k.create(12, "o")
 	pause := func() { time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second)))) }
 	for range 25 {
 		name := string(rune('a' + random.IntN(3)))
@@ -140,7 +140,7 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		case 0, 1:
 			if s == nil {
 				note("shard %s starts", name)
-				shards[name] = w.shard(name)
+				shards[name] = k.shard(name)
 			}
 		case 2:
 			if s != nil {
@@ -163,11 +163,11 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		case 5:
 			note("sharder restarts")
 			stop()
-			stop = w.sharder(c)
+			stop = k.sharder(c)
 		case 6:
 			note("sharder is slow")
-			if w.connection != nil {
-				w.connection.Inject(apisim.Faults{
+			if k.connection != nil {
+				k.connection.Inject(apisim.Faults{
 					Latency:  time.Duration(random.IntN(300)) * time.Millisecond,
 					WatchLag: time.Duration(random.IntN(3000)) * time.Millisecond,
 				})
@@ -175,21 +175,21 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		case 7, 8:
 			object := fmt.Sprintf("o-%03d", random.IntN(12))
 			edits := []string{
-				`{"labels":null,"annotations":null}`, `{"labels":{"` + w.keys.Shard + `":null}}`,
-				`{"labels":{"` + w.keys.Shard + `":"` + name + `"}}`,
-				`{"labels":{"` + w.keys.Shard + `":"x"}}`, `{"labels":{"` + w.keys.Drain + `":"x"}}`,
-				`{"labels":{"` + w.keys.Drain + `":null}}`,
-				`{"annotations":{"` + w.keys.Record + `":null}}`,
-				`{"labels":{"` + w.keys.Shard + `":"` + name + `","` + w.keys.Drain + `":null},"annotations":{"` +
-					w.keys.Record + `":null}}`,
+				`{"labels":null,"annotations":null}`, `{"labels":{"` + k.keys.Shard + `":null}}`,
+				`{"labels":{"` + k.keys.Shard + `":"` + name + `"}}`,
+				`{"labels":{"` + k.keys.Shard + `":"x"}}`, `{"labels":{"` + k.keys.Drain + `":"x"}}`,
+				`{"labels":{"` + k.keys.Drain + `":null}}`,
+				`{"annotations":{"` + k.keys.Record + `":null}}`,
+				`{"labels":{"` + k.keys.Shard + `":"` + name + `","` + k.keys.Drain + `":null},"annotations":{"` +
+					k.keys.Record + `":null}}`,
 			}
 			edit := edits[random.IntN(len(edits))]
 			note("edit %s %s", object, edit)
-			w.edit(object, `{"metadata":`+edit+`}`)
+			k.edit(object, `{"metadata":`+edit+`}`)
 		case 9:
 			if random.IntN(3) == 0 {
 				note("Lease of %s deleted", name)
-				_ = w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
+				_ = k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), name, metav1.DeleteOptions{})
 			}
 		}
 		if random.IntN(3) > 0 {
@@ -197,17 +197,17 @@ func chaos(t *testing.T, w *world, random *rand.Rand) {
 		}
 	}
 	stop()
-	defer w.sharder(c)()
+	defer k.sharder(c)()
 	for _, s := range shards {
 		stubborn(false, s)
 	}
 	if len(shards) == 0 {
-		w.shard("a")
+		k.shard("a")
 	}
 	time.Sleep(5 * time.Minute)
 	assert.Empty(t, r.foul)
-	require.Zero(t, w.owners()["-"], "%v", w.owners())
-	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
+	require.Zero(t, k.owners()["-"], "%v", k.owners())
+	m, err := k.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
 	require.NoError(t, err)
 	h, err := protocol.ParseHistory(m.Data[historyKey])
 	require.NoError(t, err)

@@ -25,31 +25,31 @@ import (
 // from the time of a former owner that is gone now. The present owner has been asked to let go of
 // the Deployment, and has not done so.
 func TestARestoredOldRecordEndsNoWork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		r := &referee{
-			keys: w.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
+			keys: k.keys, owners: map[types.UID]protocol.OwnerEpoch{}, past: map[types.UID]int64{},
 			gone: map[types.UID]time.Time{},
 		}
-		w.server.Observe(r.see)
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+		k.server.Observe(r.see)
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		defer stop()
 		before := map[string]map[string]string{}
-		for _, o := range w.objects() {
+		for _, o := range k.objects() {
 			before[o.Name] = o.Annotations
 		}
 		shards[0].release()
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "b")
+		k.requirePlaced(60, "b")
 		stubborn(true, shards[1])
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(10 * time.Second)
 		restored := 0
-		for _, o := range w.objects() {
-			if rec, err := protocol.ParseRecord(before[o.Name][w.keys.Record]); err == nil && rec.Shard == "a" &&
-				w.keys.Draining(&o) {
+		for _, o := range k.objects() {
+			if rec, err := protocol.ParseRecord(before[o.Name][k.keys.Record]); err == nil && rec.Shard == "a" &&
+				k.keys.Draining(&o) {
 				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": before[o.Name]}})
 				require.NoError(t, err)
-				w.edit(o.Name, string(patch))
+				k.edit(o.Name, string(patch))
 				restored++
 			}
 		}
@@ -58,7 +58,7 @@ func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 		assert.Empty(t, r.foul, "b may be at work")
 		stubborn(false, shards[1])
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "b", "c")
+		k.requirePlaced(60, "b", "c")
 		assert.Empty(t, r.foul)
 	})
 }
@@ -67,16 +67,16 @@ func TestARestoredOldRecordEndsNoWork(t *testing.T) {
 // of one object to another whenever either changes, as the Deployment controller does. A user
 // restores annotations, as kubectl rollout undo does.
 func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources, c.ScanInterval = []api.Resource{
 			{GVR: ringtest.Widgets, Key: api.NamespaceKey},
 			{GVR: ringtest.ConfigMaps, Key: api.NamespaceKey},
 		}, 20*time.Second
-		w.shard("a")
+		k.shard("a")
 		time.Sleep(time.Second)
-		defer w.sharder(c)()
-		user, err := dynamic.NewForConfig(w.server.Client("user").Config())
+		defer k.sharder(c)()
+		user, err := dynamic.NewForConfig(k.server.Client("user").Config())
 		require.NoError(t, err)
 		parent, err := user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(),
 			&unstructured.Unstructured{Object: map[string]any{
@@ -93,11 +93,11 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 			metav1.CreateOptions{})
 		require.NoError(t, err)
 
-		controller, err := dynamic.NewForConfig(w.server.Client("controller").Config())
+		controller, err := dynamic.NewForConfig(k.server.Client("controller").Config())
 		require.NoError(t, err)
 		events := make(chan struct{}, 1)
 		var copies atomic.Int32
-		w.server.Observe(func(change apisim.Change) {
+		k.server.Observe(func(change apisim.Change) {
 			if kind := change.After.GetKind(); kind == "Widget" || kind == "ConfigMap" &&
 				change.After.GetName() == "child" {
 				notify(events)
@@ -118,7 +118,7 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 				metav1.PatchOptions{})
 			require.NoError(t, err)
 		}
-		defer w.begin(func(ctx context.Context) {
+		defer k.begin(func(ctx context.Context) {
 			for {
 				select {
 				case <-ctx.Done():
@@ -141,7 +141,7 @@ func TestCopiedAnnotationsAreNoReasonToWriteForEver(t *testing.T) {
 		notify(events)
 		time.Sleep(10 * time.Minute)
 		total := func() (sum int) {
-			for _, count := range w.patched() {
+			for _, count := range k.patched() {
 				sum += count
 			}
 			return sum

@@ -14,35 +14,35 @@ import (
 // An object that is no longer selected loses its marks as soon as no shard is at work on it, with its
 // children, and then nothing keeps the Lease of its shard.
 func TestADeselectedObjectOfADeadShardLosesItsMarks(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.familyConfig()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.familyConfig()
 		c.Resources[0].Selector = ringtest.SelectorOf(t, "sharded=true")
 		c.GCPeriod, c.ScanInterval = 2*time.Minute, time.Minute
-		defer w.sharder(c)()
-		a := w.shard("a")
+		defer k.sharder(c)()
+		a := k.shard("a")
 		time.Sleep(time.Second)
-		w.create(10, "o")
-		w.bear(2, true)
-		for _, o := range w.objects() {
-			w.edit(o.Name, `{"metadata":{"labels":{"sharded":"true"}}}`)
+		k.create(10, "o")
+		k.bear(2, true)
+		for _, o := range k.objects() {
+			k.edit(o.Name, `{"metadata":{"labels":{"sharded":"true"}}}`)
 		}
 		time.Sleep(5 * time.Second)
-		w.requireFamilies(2)
-		w.edit("o-003", `{"metadata":{"labels":{"sharded":null}}}`)
-		w.shard("b")
+		k.requireFamilies(2)
+		k.edit("o-003", `{"metadata":{"labels":{"sharded":null}}}`)
+		k.shard("b")
 		a.kill()
 		time.Sleep(20 * time.Minute)
-		assert.Contains(t, w.told(), "collected a")
-		o := w.objectOf("o-003")
+		assert.Contains(t, k.told(), "collected a")
+		o := k.objectOf("o-003")
 		assert.Empty(t, o.Labels)
-		_, recorded := w.keys.RecordOf(o)
+		_, recorded := k.keys.RecordOf(o)
 		assert.False(t, recorded)
-		for _, child := range w.children()[o.UID] {
-			assert.NotContains(t, child.Labels, w.keys.Shard)
+		for _, child := range k.children()[o.UID] {
+			assert.NotContains(t, child.Labels, k.keys.Shard)
 		}
-		w.edit("o-003", `{"metadata":{"labels":{"sharded":"true"}}}`)
+		k.edit("o-003", `{"metadata":{"labels":{"sharded":"true"}}}`)
 		time.Sleep(time.Minute)
-		w.requireFamilies(2)
+		k.requireFamilies(2)
 	})
 }
 

@@ -13,89 +13,89 @@ import (
 )
 
 // drain has a shard drained, or no more.
-func (w *world) drain(shard string, wanted bool) {
-	w.t.Helper()
+func (k *cluster) drain(shard string, wanted bool) {
+	k.t.Helper()
 	value := "null"
 	if wanted {
 		value = `""`
 	}
-	_, err := w.kube.CoordinationV1().Leases(testNamespace).Patch(w.t.Context(), shard, types.MergePatchType,
+	_, err := k.kube.CoordinationV1().Leases(testNamespace).Patch(k.t.Context(), shard, types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"`+shardlease.DrainAnnotation+`": `+value+`}}}`), metav1.PatchOptions{})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 }
 
 // An administrator has a shard drained: its objects go to the others, and new ones, too. It comes back
 // when the administrator takes that back, and only then: renewals and a restart leave it as it is.
 func TestADrainedShardLetsGo(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b", "c")
 		defer stop()
-		before := w.owners()
-		w.drain("b", true)
+		before := k.owners()
+		k.drain("b", true)
 		time.Sleep(time.Second)
-		w.requirePlaced(30, "a", "c")
+		k.requirePlaced(30, "a", "c")
 		assert.EqualValues(t, before["b"], shards[1].acks.Load(), "it has let go of each itself")
-		w.create(30, "new")
+		k.create(30, "new")
 		time.Sleep(10 * time.Minute)
-		w.requirePlaced(60, "a", "c")
+		k.requirePlaced(60, "a", "c")
 		shards[1].release()
-		shards[1] = w.shard("b")
+		shards[1] = k.shard("b")
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "a", "c")
-		w.drain("b", false)
+		k.requirePlaced(60, "a", "c")
+		k.drain("b", false)
 		time.Sleep(time.Second)
-		w.requirePlaced(60, "a", "b", "c")
+		k.requirePlaced(60, "a", "b", "c")
 	})
 }
 
 // An object whose work does not end stays with its drained shard.
 func TestADrainedShardFinishesItsWork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		defer stop()
-		before := w.owners()["b"]
+		before := k.owners()["b"]
 		shards[1].stubborn.Store(true)
-		w.drain("b", true)
+		k.drain("b", true)
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, before, w.owners()["-"], "drained, and none has gone to a")
+		assert.Equal(t, before, k.owners()["-"], "drained, and none has gone to a")
 		shards[1].stubborn.Store(false)
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(30, "a")
+		k.requirePlaced(30, "a")
 	})
 }
 
 // A drained shard dies: it is no reason to wait, and no reason to lose anything.
 func TestADrainedShardDies(t *testing.T) {
-	inWorld(t, func(_ *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b")
+	inCluster(t, func(_ *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		defer stop()
 		shards[1].stubborn.Store(true)
-		w.drain("b", true)
+		k.drain("b", true)
 		time.Sleep(10 * time.Second)
 		shards[1].kill()
 		time.Sleep(31 * time.Second)
-		w.requirePlaced(30, "a")
+		k.requirePlaced(30, "a")
 	})
 }
 
 // To drain all shards is to drain none: objects have to be somewhere. So it is if the last shard that
 // is not drained dies.
 func TestAllShardsCannotBeDrained(t *testing.T) {
-	inWorld(t, func(_ *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b", "c")
+	inCluster(t, func(_ *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b", "c")
 		defer stop()
-		w.drain("b", true)
-		w.drain("c", true)
+		k.drain("b", true)
+		k.drain("c", true)
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(30, "a")
+		k.requirePlaced(30, "a")
 		shards[0].kill()
 		time.Sleep(40 * time.Second)
-		w.requirePlaced(30, "b", "c")
-		w.create(30, "new")
+		k.requirePlaced(30, "b", "c")
+		k.create(30, "new")
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(60, "b", "c")
-		w.shard("d")
+		k.requirePlaced(60, "b", "c")
+		k.shard("d")
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "d")
+		k.requirePlaced(60, "d")
 	})
 }

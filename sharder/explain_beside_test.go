@@ -13,12 +13,12 @@ import (
 
 // A candidate explains to several at once, while it follows the Leases of the shards.
 func TestACandidateExplainsWhileItFollows(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.replica("a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.replica("a")
 		time.Sleep(2 * time.Second)
-		s := w.replica("b").sharder
+		s := k.replica("b").sharder
 		time.Sleep(5 * time.Second)
-		w.create(1, "o")
+		k.create(1, "o")
 		time.Sleep(5 * time.Second)
 		o := api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: "o-000"}
 		var asking sync.WaitGroup

@@ -22,18 +22,18 @@ func treeKey(dst []byte, _ schema.GroupKind, o metav1.Object) []byte {
 // Generations with one key are with one shard. Widgets control ConfigMaps, and ConfigMaps control
 // Pods. Widgets and ConfigMaps are roots with a key in common.
 func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources = []api.Resource{
 			{GVR: ringtest.Widgets, Key: treeKey},
 			{GVR: ringtest.ConfigMaps, Key: treeKey, Children: []schema.GroupVersionResource{ringtest.Pods}},
 		}
-		defer w.sharder(c)()
-		a := w.shard("a")
-		w.shard("b")
-		w.shard("c")
+		defer k.sharder(c)()
+		a := k.shard("a")
+		k.shard("b")
+		k.shard("c")
 		time.Sleep(time.Second)
-		client, err := dynamic.NewForConfig(w.server.Client("user").Config())
+		client, err := dynamic.NewForConfig(k.server.Client("user").Config())
 		require.NoError(t, err)
 		for tree := range 12 {
 			labels := map[string]string{"tree": string(rune('a' + tree))}
@@ -53,23 +53,23 @@ func TestGenerationsWithOneKeyAreWithOneShard(t *testing.T) {
 			root, err = client.Resource(ringtest.ConfigMaps).Namespace("default").Create(t.Context(), root,
 				metav1.CreateOptions{})
 			require.NoError(t, err)
-			w.bearOne(root, "")
+			k.bearOne(root, "")
 		}
 		together := func(shards int) {
 			t.Helper()
 			of, all := map[string]string{}, map[string]bool{}
-			list, err := w.meta.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
+			list, err := k.meta.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			for _, o := range list.Items {
-				of[o.Labels["tree"]] = w.keys.ShardOf(&o)
-				all[w.keys.ShardOf(&o)] = true
+				of[o.Labels["tree"]] = k.keys.ShardOf(&o)
+				all[k.keys.ShardOf(&o)] = true
 			}
-			for _, o := range w.objects() {
-				assert.Equal(t, of[o.Labels["tree"]], w.keys.ShardOf(&o), o.Name)
+			for _, o := range k.objects() {
+				assert.Equal(t, of[o.Labels["tree"]], k.keys.ShardOf(&o), o.Name)
 			}
 			assert.NotContains(t, all, "")
 			assert.Len(t, all, shards)
-			w.requireFamilies(1)
+			k.requireFamilies(1)
 		}
 		time.Sleep(time.Minute)
 		together(3)

@@ -9,53 +9,53 @@ import (
 
 // A shard in whose process nothing works on objects gets none until something does.
 func TestAnIdleShardGetsNoObjects(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, _ := w.settledWith(30, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, _ := k.settledWith(30, k.config(), "a")
 		defer stop()
-		_, begin := w.idleShard("b")
+		_, begin := k.idleShard("b")
 		time.Sleep(10 * time.Minute)
-		w.requirePlaced(30, "a")
-		assert.Empty(t, w.told())
+		k.requirePlaced(30, "a")
+		assert.Empty(t, k.told())
 		begin()
 		time.Sleep(time.Second)
-		w.requirePlaced(30, "a", "b")
+		k.requirePlaced(30, "a", "b")
 	})
 }
 
 // The objects of a shard that restarts wait for it, but not for ever.
 func TestTheObjectsOfARestartedShardWaitUntilItWorks(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.returnWithin = 10 * time.Second
-		stop, shards := w.settledWith(30, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.returnWithin = 10 * time.Second
+		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		defer stop()
-		before := w.owners()
+		before := k.owners()
 		shards[1].release()
-		b, begin := w.idleShard("b")
+		b, begin := k.idleShard("b")
 		time.Sleep(20 * time.Second)
-		assert.Equal(t, before["a"], w.owners()["a"], "none has moved")
+		assert.Equal(t, before["a"], k.owners()["a"], "none has moved")
 		begin()
 		time.Sleep(time.Second)
-		w.requirePlaced(30, "a", "b")
-		assert.Equal(t, before, w.owners())
+		k.requirePlaced(30, "a", "b")
+		assert.Equal(t, before, k.owners())
 
 		b.release()
-		w.idleShard("b")
+		k.idleShard("b")
 		time.Sleep(time.Minute + 2*time.Second)
-		w.requirePlaced(30, "a")
+		k.requirePlaced(30, "a")
 	})
 }
 
 // If all are idle, nothing is assigned: it would wait anyway.
 func TestARingOfIdleShardsWaits(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop := w.sharder(w.config())
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop := k.sharder(k.config())
 		defer stop()
-		_, begin := w.idleShard("a")
-		w.create(10, "o")
+		_, begin := k.idleShard("a")
+		k.create(10, "o")
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, w.patched())
+		assert.Empty(t, k.patched())
 		begin()
 		time.Sleep(time.Second)
-		w.requirePlaced(10, "a")
+		k.requirePlaced(10, "a")
 	})
 }

@@ -20,20 +20,20 @@ import (
 // A page of objects with large annotations is no larger than other pages.
 func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 	const objects, size = 150, 50 << 10
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		large := strings.Repeat("x", size)
 		for i := range objects {
-			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(),
+			_, err := k.kube.CoreV1().ConfigMaps("default").Create(t.Context(),
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 					Name:        fmt.Sprintf("o-%03d", i),
 					Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: large},
 				}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
-		w.shard("a")
+		k.shard("a")
 		time.Sleep(time.Second)
 		var largest, lists atomic.Int64
-		kube, meta := w.clients(w.server.Client("sharder"), func(next http.RoundTripper) http.RoundTripper {
+		kube, meta := k.clients(k.server.Client("sharder"), func(next http.RoundTripper) http.RoundTripper {
 			return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 				r, err := next.RoundTrip(q)
 				if err != nil || !strings.HasSuffix(q.URL.Path, "/configmaps") || q.URL.Query().Get("watch") != "" {
@@ -46,15 +46,15 @@ func TestAPageOfLargeObjectsIsNotLarge(t *testing.T) {
 				return r, err
 			})
 		})
-		s, err := New(kube, meta, ringtest.TestMapper(), w.config())
+		s, err := New(kube, meta, ringtest.TestMapper(), k.config())
 		require.NoError(t, err)
 		run := func(what string) {
 			largest.Store(0)
 			lists.Store(0)
-			stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+			stop := k.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
 			defer stop()
 			time.Sleep(30 * time.Second)
-			w.requirePlaced(objects, "a")
+			k.requirePlaced(objects, "a")
 			assert.Less(t, largest.Load(), int64(pageBytes+pageBytes/4), what)
 			assert.Greater(t, largest.Load(), int64(pageBytes/2), "%s: nor is it small", what)
 			assert.Less(t, lists.Load(), int64(30), "%s: pages of some 80 objects", what)

@@ -30,12 +30,12 @@ type late = sync.Map
 
 // patchLate returns a patch that has been sent and has not arrived. The first call of the function
 // lets it arrive.
-func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, shard string,
+func (k *cluster) patchLate(client metadata.ResourceInterface, o metav1.Object, shard string,
 	r *protocol.Record,
 ) func() error {
 	return sync.OnceValue(func() error {
-		_, err := client.Patch(w.t.Context(), o.GetName(), types.MergePatchType,
-			w.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), shard, false, r), metav1.PatchOptions{})
+		_, err := client.Patch(k.t.Context(), o.GetName(), types.MergePatchType,
+			k.keys.MergePatch(o.GetUID(), o.GetResourceVersion(), shard, false, r), metav1.PatchOptions{})
 		return err
 	})
 }
@@ -43,7 +43,9 @@ func (w *world) patchLate(client metadata.ResourceInterface, o metav1.Object, sh
 // takenFromOwners returns a wrapper for the connection of a sharder. Just before a patch of a child
 // arrives, the wrapper lets the late patch of its root arrive. It counts the children that the
 // sharder takes from the owner of their root.
-func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap transport.WrapperFunc, taken *atomic.Int32) {
+func (k *cluster) takenFromOwners(roots map[string]string, late *late) (
+	wrap transport.WrapperFunc, taken *atomic.Int32,
+) {
 	taken = &atomic.Int32{}
 	return func(next http.RoundTripper) http.RoundTripper {
 		return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
@@ -54,18 +56,18 @@ func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap trans
 			if arrive, ok := late.Load(root); ok {
 				_ = arrive.(func() error)()
 			}
-			before := w.objectOf(root)
+			before := k.objectOf(root)
 			resp, err := next.RoundTrip(q)
 			if err != nil || resp.StatusCode != http.StatusOK {
 				return resp, err
 			}
-			child, err := w.meta.Resource(ringtest.Pods).Namespace("default").Get(w.t.Context(), path.Base(q.URL.Path),
+			child, err := k.meta.Resource(ringtest.Pods).Namespace("default").Get(k.t.Context(), path.Base(q.URL.Path),
 				metav1.GetOptions{})
-			require.NoError(w.t, err)
-			r, owned := w.keys.RecordOf(before)
-			if owned && r.Shard != "c" && r.State == protocol.StateOwned && w.keys.ShardOf(before) == r.Shard &&
-				!w.keys.Draining(before) &&
-				w.keys.ShardOf(child) != r.Shard {
+			require.NoError(k.t, err)
+			r, owned := k.keys.RecordOf(before)
+			if owned && r.Shard != "c" && r.State == protocol.StateOwned && k.keys.ShardOf(before) == r.Shard &&
+				!k.keys.Draining(before) &&
+				k.keys.ShardOf(child) != r.Shard {
 				taken.Add(1)
 			}
 			return resp, nil
@@ -75,19 +77,19 @@ func (w *world) takenFromOwners(roots map[string]string, late *late) (wrap trans
 
 // widowed returns the roots of shard c, and their only children by the name of the root. The shard
 // has ended while no sharder ran.
-func (w *world) widowed() (roots map[string]*metav1.PartialObjectMetadata,
+func (k *cluster) widowed() (roots map[string]*metav1.PartialObjectMetadata,
 	children map[string]*metav1.PartialObjectMetadata,
 ) {
-	stop, shards := w.settledWith(30, w.familyConfig(), "a", "b", "c")
-	w.bear(1, true)
+	stop, shards := k.settledWith(30, k.familyConfig(), "a", "b", "c")
+	k.bear(1, true)
 	time.Sleep(10 * time.Minute)
 	roots, children = map[string]*metav1.PartialObjectMetadata{}, map[string]*metav1.PartialObjectMetadata{}
-	all := w.children()
-	for _, name := range w.rootsOf("c") {
-		roots[name] = w.objectOf(name)
+	all := k.children()
+	for _, name := range k.rootsOf("c") {
+		roots[name] = k.objectOf(name)
 		children[name] = &all[roots[name].UID][0]
 	}
-	require.NotEmpty(w.t, roots)
+	require.NotEmpty(k.t, roots)
 	stop()
 	shards[2].release()
 	time.Sleep(time.Minute)
@@ -96,40 +98,40 @@ func (w *world) widowed() (roots map[string]*metav1.PartialObjectMetadata,
 
 // with starts the next sharder, calls do, and waits for ten minutes. Then it fails unless the 30
 // objects are with the given shards and each child is with its root.
-func (w *world) with(wrap transport.WrapperFunc, do func(), shards ...string) {
-	kube, meta := w.clients(w.server.Client("sharder"), wrap)
-	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
-	require.NoError(w.t, err)
-	defer w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })()
+func (k *cluster) with(wrap transport.WrapperFunc, do func(), shards ...string) {
+	kube, meta := k.clients(k.server.Client("sharder"), wrap)
+	s, err := New(kube, meta, ringtest.TestMapper(), k.familyConfig())
+	require.NoError(k.t, err)
+	defer k.begin(func(ctx context.Context) { assert.NoError(k.t, s.Run(ctx)) })()
 	do()
 	time.Sleep(10 * time.Minute)
-	w.requirePlaced(30, shards...)
-	w.requireFamilies(1)
+	k.requirePlaced(30, shards...)
+	k.requireFamilies(1)
 }
 
 // A root keeps its children until it is drained, even if a late patch of the former sharder assigns
 // it. The network may hold the patch back until the next sharder has read the object.
 func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		roots, children := w.widowed()
-		lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
+	inCluster(t, func(t *testing.T, k *cluster) {
+		roots, children := k.widowed()
+		lease, err := k.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
 		parents, assignments := map[string]string{}, &late{}
 		for name, root := range roots { // the former sharder has moved the children to a
 			child := children[name]
 			parents[child.Name] = name
-			moved, err := w.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), child.Name,
-				types.MergePatchType, w.keys.MergePatch(child.UID, child.ResourceVersion, "a", false, nil),
+			moved, err := k.meta.Resource(ringtest.Pods).Namespace("default").Patch(t.Context(), child.Name,
+				types.MergePatchType, k.keys.MergePatch(child.UID, child.ResourceVersion, "a", false, nil),
 				metav1.PatchOptions{})
 			require.NoError(t, err)
-			assignments.Store(name, w.patchLate(w.meta.Resource(ringtest.ConfigMaps).Namespace("default"), root, "a",
+			assignments.Store(name, k.patchLate(k.meta.Resource(ringtest.ConfigMaps).Namespace("default"), root, "a",
 				&protocol.Record{
 					UID: root.UID, Shard: "a", LeaseUID: lease.UID, Epoch: 1, State: protocol.StateOwned,
 					ChildFloor: map[string]string{"pods": moved.ResourceVersion},
 				}))
 		}
-		wrap, taken := w.takenFromOwners(parents, assignments)
-		w.with(wrap, func() {}, "a", "b")
+		wrap, taken := k.takenFromOwners(parents, assignments)
+		k.with(wrap, func() {}, "a", "b")
 		assert.Zero(t, taken.Load(), "children that were taken from their root's shard")
 	})
 }
@@ -137,18 +139,18 @@ func TestALateAssignmentKeepsTheChildrenOfItsRoot(t *testing.T) {
 // The API server refuses a late patch of a child. A child that is with the right shard when its
 // root is assigned stays there.
 func TestALatePatchOfAChildIsRefused(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		roots, children := w.widowed()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		roots, children := k.widowed()
 		moves := map[string]func() error{}
 		for name := range roots { // the former sharder moved the children to b; its patch to a is late
 			child := children[name]
-			pods := w.meta.Resource(ringtest.Pods).Namespace("default")
+			pods := k.meta.Resource(ringtest.Pods).Namespace("default")
 			moved, err := pods.Patch(t.Context(), child.Name, types.MergePatchType,
-				w.keys.MergePatch(child.UID, child.ResourceVersion, "b", false, nil), metav1.PatchOptions{})
+				k.keys.MergePatch(child.UID, child.ResourceVersion, "b", false, nil), metav1.PatchOptions{})
 			require.NoError(t, err)
-			moves[name] = w.patchLate(pods, moved, "a", nil)
+			moves[name] = k.patchLate(pods, moved, "a", nil)
 		}
-		w.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {}, "a", "b")
+		k.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {}, "a", "b")
 		for name, arrive := range moves {
 			assert.True(t, apierrors.IsConflict(arrive()), name)
 		}
@@ -158,45 +160,45 @@ func TestALatePatchOfAChildIsRefused(t *testing.T) {
 // A watch of the sharder is late, and shows a root as it was when no shard had it. By now it has an
 // owner, and belongs to another shard. Its owner keeps the children until it has let go.
 func TestALateEventOfARootMovesNoChild(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.familyConfig(), "a", "b")
-		w.bear(1, true)
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.familyConfig(), "a", "b")
+		k.bear(1, true)
 		time.Sleep(10 * time.Minute)
 		stop()
-		kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
-		s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
+		kube, meta := k.clients(k.server.Client("sharder"), k.proxy)
+		s, err := New(kube, meta, ringtest.TestMapper(), k.familyConfig())
 		require.NoError(t, err)
 		e, err := s.open(t.Context(), false)
 		require.NoError(t, err)
-		defer w.begin(func(ctx context.Context) { assert.NoError(t, e.run(ctx)) })()
+		defer k.begin(func(ctx context.Context) { assert.NoError(t, e.run(ctx)) })()
 		time.Sleep(10 * time.Minute) // the ring is settled
 		var late []protocol.Root
-		for _, name := range w.rootsOf("a") {
-			w.edit(name, `{"data":{"edited":"after the session began"}}`)
-			v, ok := e.objects.rootOf(0, w.objectOf(name))
+		for _, name := range k.rootsOf("a") {
+			k.edit(name, `{"data":{"edited":"after the session began"}}`)
+			v, ok := e.objects.rootOf(0, k.objectOf(name))
 			require.True(t, ok)
 			v.Label, v.Record.State = "", protocol.StateFree
 			late = append(late, v)
 		}
 		shards[0].stubborn.Store(true)
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(2 * time.Second)
 		for _, v := range late {
 			require.True(t, e.queue.offer(t.Context(), v, nil, false))
 		}
 		time.Sleep(10 * time.Second)
 		drained := 0
-		for _, name := range w.rootsOf("a") {
-			if o := w.objectOf(name); w.keys.Draining(o) {
+		for _, name := range k.rootsOf("a") {
+			if o := k.objectOf(name); k.keys.Draining(o) {
 				drained++
-				assert.Equal(t, "a", w.keys.ShardOf(&w.children()[o.UID][0]), name)
+				assert.Equal(t, "a", k.keys.ShardOf(&k.children()[o.UID][0]), name)
 			}
 		}
 		require.NotZero(t, drained)
 		shards[0].stubborn.Store(false)
 		time.Sleep(time.Minute)
-		w.requirePlaced(30, "a", "b", "c")
-		w.requireFamilies(1)
+		k.requirePlaced(30, "a", "b", "c")
+		k.requireFamilies(1)
 	})
 }
 
@@ -204,25 +206,25 @@ func TestALateEventOfARootMovesNoChild(t *testing.T) {
 // The shard may still work on the root. The sharder gives the children other versions, because
 // patches of the former sharder may be late. Meanwhile the children keep the label of the shard.
 func TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, _ := w.settledWith(30, w.familyConfig(), "a", "b")
-		w.bear(1, true)
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, _ := k.settledWith(30, k.familyConfig(), "a", "b")
+		k.bear(1, true)
 		time.Sleep(10 * time.Minute)
 		stop()
 		var lost, written atomic.Int32
-		w.server.Observe(func(c apisim.Change) {
+		k.server.Observe(func(c apisim.Change) {
 			if c.Before == nil || c.After == nil || c.After.GetKind() != "Pod" {
 				return
 			}
 			written.Add(1)
-			if w.keys.ShardOf(c.Before) != w.keys.ShardOf(c.After) {
+			if k.keys.ShardOf(c.Before) != k.keys.ShardOf(c.After) {
 				lost.Add(1)
 			}
 		})
-		w.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {
+		k.with(func(next http.RoundTripper) http.RoundTripper { return next }, func() {
 			time.Sleep(time.Minute)
-			for _, o := range w.objects() {
-				w.strips(&o)
+			for _, o := range k.objects() {
+				k.strips(&o)
 			}
 		}, "a", "b")
 		assert.Positive(t, written.Load(), "patches of children")
@@ -233,16 +235,16 @@ func TestAShardDoesNotLoseSightOfTheChildrenOfAStrippedRoot(t *testing.T) {
 // A root keeps its children even if a late patch of this session assigns it. The session does not
 // know the outcome of that patch.
 func TestALateAssignmentOfThisSessionKeepsTheChildrenOfItsRoot(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		roots, children := w.widowed()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		roots, children := k.widowed()
 		parents, assignments := map[string]string{}, &late{}
 		for name := range roots {
 			parents[children[name].Name] = name
 		}
-		wrap, taken := w.takenFromOwners(parents, assignments)
+		wrap, taken := k.takenFromOwners(parents, assignments)
 		first := make(chan struct{})
 		begun := sync.OnceFunc(func() { close(first) })
-		w.with(func(next http.RoundTripper) http.RoundTripper {
+		k.with(func(next http.RoundTripper) http.RoundTripper {
 			judged := wrap(next)
 			return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
 				name := path.Base(q.URL.Path)
@@ -269,7 +271,7 @@ func TestALateAssignmentOfThisSessionKeepsTheChildrenOfItsRoot(t *testing.T) {
 			})
 		}, func() {
 			<-first
-			w.shard("d") // some of the roots belong to it
+			k.shard("d") // some of the roots belong to it
 		}, "a", "b", "d")
 		assert.Zero(t, taken.Load(), "children that were taken from their root's shard")
 	})

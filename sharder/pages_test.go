@@ -17,9 +17,9 @@ import (
 
 // proxy answers the requests that go astray with a page and the code 404. client-go makes a
 // NotFound error of it.
-func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
+func (k *cluster) proxy(next http.RoundTripper) http.RoundTripper {
 	return ringtest.RoundTripper(func(q *http.Request) (*http.Response, error) {
-		if astray := w.astray.Load(); astray == nil || !(*astray)(q) {
+		if astray := k.astray.Load(); astray == nil || !(*astray)(q) {
 			return next.RoundTrip(q)
 		}
 		return &http.Response{
@@ -30,11 +30,11 @@ func (w *world) proxy(next http.RoundTripper) http.RoundTripper {
 }
 
 // lose calls begin while the proxy answers the requests that match. The proxy stops after duration.
-func (w *world) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
-	w.astray.Store(&match)
+func (k *cluster) lose(duration time.Duration, match func(*http.Request) bool, begin func()) {
+	k.astray.Store(&match)
 	begin()
 	time.Sleep(duration)
-	w.astray.Store(nil)
+	k.astray.Store(nil)
 }
 
 func about(q *http.Request, method, resource string) bool {
@@ -46,121 +46,121 @@ func about(q *http.Request, method, resource string) bool {
 // forget an object, give it away, or take it for moved.
 func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 	t.Run("an object that cannot be patched is tried again", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			stop, _ := w.settledWith(10, w.config(), "a")
+		inCluster(t, func(t *testing.T, k *cluster) {
+			stop, _ := k.settledWith(10, k.config(), "a")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
-				func() { w.create(10, "p") })
-			require.Equal(t, 10, w.owners()["-"])
+			k.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
+				func() { k.create(10, "p") })
+			require.Equal(t, 10, k.owners()["-"])
 			time.Sleep(30 * time.Second)
-			w.requirePlaced(20, "a")
+			k.requirePlaced(20, "a")
 		})
 	})
 	t.Run("nor is one that cannot be read", func(t *testing.T) {
-		inWorld(t, func(_ *testing.T, w *world) {
-			stop, _ := w.settledWith(10, w.config(), "a")
+		inCluster(t, func(_ *testing.T, k *cluster) {
+			stop, _ := k.settledWith(10, k.config(), "a")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool {
+			k.lose(3*time.Second, func(q *http.Request) bool {
 				return about(q, http.MethodGet, "configmaps") || about(q, http.MethodPatch, "configmaps")
-			}, func() { w.create(1, "p") })
+			}, func() { k.create(1, "p") })
 			time.Sleep(30 * time.Second)
-			w.requirePlaced(11, "a")
+			k.requirePlaced(11, "a")
 		})
 	})
 	t.Run("a child that cannot be moved keeps its root from work", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		inCluster(t, func(t *testing.T, k *cluster) {
+			stop, shards := k.settledWith(20, k.familyConfig(), "a", "b")
 			defer stop()
-			w.bear(2, true)
+			k.bear(2, true)
 			time.Sleep(10 * time.Minute)
-			roots := w.rootsOf("a")
-			w.lose(10*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
+			roots := k.rootsOf("a")
+			k.lose(10*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
 				shards[0].release)
-			assert.Equal(t, 20-len(roots), w.owners()["b"], "roots were assigned before their children")
+			assert.Equal(t, 20-len(roots), k.owners()["b"], "roots were assigned before their children")
 			time.Sleep(time.Minute)
-			w.requirePlaced(20, "b")
-			w.requireFamilies(2)
-			w.requireFloors(roots)
+			k.requirePlaced(20, "b")
+			k.requireFamilies(2)
+			k.requireFloors(roots)
 		})
 	})
 	t.Run("a root that cannot be assigned is tried again", func(t *testing.T) {
-		inWorld(t, func(_ *testing.T, w *world) {
-			stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		inCluster(t, func(_ *testing.T, k *cluster) {
+			stop, shards := k.settledWith(20, k.familyConfig(), "a", "b")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
+			k.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") },
 				shards[0].release)
 			time.Sleep(20 * time.Second)
-			w.requirePlaced(20, "b")
+			k.requirePlaced(20, "b")
 		})
 	})
 	t.Run("a child without a label is tried again", func(t *testing.T) {
-		inWorld(t, func(_ *testing.T, w *world) {
-			stop, _ := w.settledWith(5, w.familyConfig(), "a", "b")
+		inCluster(t, func(_ *testing.T, k *cluster) {
+			stop, _ := k.settledWith(5, k.familyConfig(), "a", "b")
 			defer stop()
-			w.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
-				func() { w.bear(1, false) })
+			k.lose(3*time.Second, func(q *http.Request) bool { return about(q, http.MethodPatch, "pods") },
+				func() { k.bear(1, false) })
 			time.Sleep(20 * time.Second)
-			w.requireFamilies(1)
+			k.requireFamilies(1)
 		})
 	})
 	t.Run("an object that cannot be stripped is not taken for stripped", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			stop, shards := w.settledWith(5, w.config(), "a")
+		inCluster(t, func(t *testing.T, k *cluster) {
+			stop, shards := k.settledWith(5, k.config(), "a")
 			stop()
 			shards[0].release()
 			match := func(q *http.Request) bool { return about(q, http.MethodPatch, "configmaps") }
-			w.astray.Store(&match)
-			result, _ := w.strip(w.config(), nil)
+			k.astray.Store(&match)
+			result, _ := k.strip(k.config(), nil)
 			time.Sleep(5 * time.Second)
 			requirePending(t, result)
-			w.astray.Store(nil)
+			k.astray.Store(nil)
 			time.Sleep(time.Minute)
 			require.NoError(t, <-result)
-			assert.Zero(t, w.marked())
+			assert.Zero(t, k.marked())
 		})
 	})
 	t.Run("a Lease that cannot be read is not missed", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			shards := w.session().planner.Shards
+		inCluster(t, func(t *testing.T, k *cluster) {
+			shards := k.session().planner.Shards
 			a := protocol.OwnerEpoch{Shard: "a", LeaseUID: "l", Epoch: 1}
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "leases") }
-			w.astray.Store(&match)
+			k.astray.Store(&match)
 			_, err := shards.StateOf(t.Context(), a)
 			require.ErrorContains(t, err, "get the shards' Leases")
-			w.astray.Store(nil)
+			k.astray.Store(nil)
 			_, err = shards.StateOf(t.Context(), a)
 			require.NoError(t, err)
 		})
 	})
 	t.Run("a history that cannot be read is not a new ring's", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			planner := w.session().planner
+		inCluster(t, func(t *testing.T, k *cluster) {
+			planner := k.session().planner
 			unused := func(context.Context) (bool, error) { return false, nil }
 			match := func(q *http.Request) bool { return about(q, http.MethodGet, "configmaps") }
-			w.astray.Store(&match)
+			k.astray.Store(&match)
 			fresh, err := planner.Load(t.Context(), unused)
 			require.ErrorContains(t, err, "the ring's history")
 			require.False(t, fresh)
-			w.astray.Store(nil)
+			k.astray.Store(nil)
 			fresh, err = planner.Load(t.Context(), unused)
 			require.NoError(t, err)
 			require.True(t, fresh)
 		})
 	})
 	t.Run("the root of a child is not explained away", func(t *testing.T) {
-		inWorld(t, func(t *testing.T, w *world) {
-			stop, _ := w.settledWith(1, w.familyConfig(), "a")
+		inCluster(t, func(t *testing.T, k *cluster) {
+			stop, _ := k.settledWith(1, k.familyConfig(), "a")
 			defer stop()
-			root := w.objects()[0]
-			name := w.bearOne(&root, "").Name
+			root := k.objects()[0]
+			name := k.bearOne(&root, "").Name
 			stop()
-			kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
-			s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
+			kube, meta := k.clients(k.server.Client("sharder"), k.proxy)
+			s, err := New(kube, meta, ringtest.TestMapper(), k.familyConfig())
 			require.NoError(t, err)
 			match := func(q *http.Request) bool {
 				return about(q, http.MethodGet, root.Name) || strings.HasSuffix(q.URL.Path, "/"+root.Name)
 			}
-			w.astray.Store(&match)
+			k.astray.Store(&match)
 			_, err = s.Explain(t.Context(), api.ObjectRef{GVR: ringtest.Pods, Namespace: "default", Name: name})
 			assert.ErrorContains(t, err, "get configmaps default/"+root.Name)
 		})
@@ -168,11 +168,11 @@ func TestAPageOfAProxyDoesNotProveThatAnObjectIsGone(t *testing.T) {
 }
 
 // session returns a session that does not run.
-func (w *world) session() *session {
-	kube, meta := w.clients(w.server.Client("sharder"), w.proxy)
-	s, err := New(kube, meta, ringtest.TestMapper(), w.familyConfig())
-	require.NoError(w.t, err)
+func (k *cluster) session() *session {
+	kube, meta := k.clients(k.server.Client("sharder"), k.proxy)
+	s, err := New(kube, meta, ringtest.TestMapper(), k.familyConfig())
+	require.NoError(k.t, err)
 	e, err := s.newSession(s.tracker, s.troubles)
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	return e
 }

@@ -41,9 +41,9 @@ type toll struct {
 
 // deny answers the latest sharder's patches of one object with refusal, unless refusal is nil. It
 // counts the sharder's requests from now on.
-func (w *world) deny(name string, refusal error) *toll {
+func (k *cluster) deny(name string, refusal error) *toll {
 	t := &toll{count: map[string]int{}}
-	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+	k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 		verb, path := q.Method, strings.Split(q.URL.Path, "/")
 		resource := path[len(path)-1]
 		switch {
@@ -113,14 +113,14 @@ func warned(logs *observer.ObservedLogs, name string) int {
 func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 	for name, refusal := range refusals() {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				c := w.config()
+			inCluster(t, func(t *testing.T, k *cluster) {
+				c := k.config()
 				c.ScanInterval = time.Minute
 				logs := warnings(&c)
-				stop, _ := w.settledWith(100, c, "a", "b")
+				stop, _ := k.settledWith(100, c, "a", "b")
 				defer stop()
-				toll := w.deny("p-000", refusal)
-				w.create(1, "p")
+				toll := k.deny("p-000", refusal)
+				k.create(1, "p")
 				time.Sleep(10 * time.Minute)
 				asked := toll.take()
 				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7,
@@ -132,18 +132,18 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 				// The sharder does no more for it while it has to repair another object all the
 				// time, not so often that this has to wait.
 				for range 20 {
-					w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":null}}}`)
+					k.edit("o-000", `{"metadata":{"labels":{"`+k.keys.Shard+`":null}}}`)
 					time.Sleep(30*time.Second + time.Millisecond)
 				}
 				asked = toll.take()
 				assert.LessOrEqual(t, asked["LIST configmaps"], 10+7, "%v", asked)
-				w.create(100, "q")
+				k.create(100, "q")
 				time.Sleep(time.Second)
-				assert.Equal(t, 1, w.owners()["-"])
+				assert.Equal(t, 1, k.owners()["-"])
 
-				w.connection.Inject(apisim.Faults{})
+				k.connection.Inject(apisim.Faults{})
 				time.Sleep(time.Minute)
-				w.requirePlaced(201, "a", "b")
+				k.requirePlaced(201, "a", "b")
 			})
 		})
 	}
@@ -154,29 +154,29 @@ func TestAnObjectThatAPolicyDeniesCostsLittle(t *testing.T) {
 func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 	for _, family := range []bool{false, true} {
 		t.Run(fmt.Sprint("children ", family), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				c := w.config()
+			inCluster(t, func(t *testing.T, k *cluster) {
+				c := k.config()
 				if family {
-					c = w.familyConfig()
+					c = k.familyConfig()
 				}
 				logs := warnings(&c)
-				stop, shards := w.settledWith(100, c, "a", "b")
+				stop, shards := k.settledWith(100, c, "a", "b")
 				defer stop()
-				toll := w.deny("", nil)
-				for i, o := range w.objects()[:2] {
-					r, ok := w.keys.RecordOf(&o)
+				toll := k.deny("", nil)
+				for i, o := range k.objects()[:2] {
+					r, ok := k.keys.RecordOf(&o)
 					require.True(t, ok)
 					r.Epoch += 7
 					if i == 1 {
 						r.Left = []protocol.OwnerEpoch{r.Owner(), {Shard: "b", LeaseUID: "no such Lease", Epoch: 1}}
 					}
-					_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+					_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
 						types.MergePatchType,
-						w.keys.MergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
+						k.keys.MergePatch(o.UID, o.ResourceVersion, "x", false, &r), metav1.PatchOptions{})
 					require.NoError(t, err)
 				}
 				time.Sleep(time.Minute)
-				w.requirePlaced(100, "a", "b")
+				k.requirePlaced(100, "a", "b")
 				time.Sleep(9 * time.Minute)
 				asked := toll.take()
 				assert.LessOrEqual(t, asked["LIST configmaps"], 10, "%v", asked)
@@ -194,70 +194,70 @@ func TestARecordOfAnEpochThatHasNeverBeenIsDealtWithOnce(t *testing.T) {
 // A shard may begin the epoch of a forged record before the sharder has annulled the record. Then
 // the sharder asks the shard to let go of the object.
 func TestAForgedEpochThatBeginsMeanwhileIsAskedToLetGo(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(10, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(10, k.config(), "a", "b")
 		defer stop()
 		var o metav1.PartialObjectMetadata
-		for _, o = range w.objects() {
-			if w.keys.ShardOf(&o) == "b" {
+		for _, o = range k.objects() {
+			if k.keys.ShardOf(&o) == "b" {
 				break
 			}
 		}
-		r, _ := w.keys.RecordOf(&o)
-		lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
+		r, _ := k.keys.RecordOf(&o)
+		lease, err := k.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "a", metav1.GetOptions{})
 		require.NoError(t, err)
 		r.Shard, r.LeaseUID, r.Epoch = "a", lease.UID, 2
 		late := make(chan struct{})
-		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method == http.MethodPatch && strings.HasSuffix(q.URL.Path, "/"+o.Name) {
 				<-late
 			}
 			return nil
 		}})
-		_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+		_, err = k.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
 			types.MergePatchType,
-			w.keys.MergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
+			k.keys.MergePatch(o.UID, o.ResourceVersion, "a", true, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(100 * time.Millisecond)
 		shards[0].release()
-		a := w.shard("a") // in epoch 2
+		a := k.shard("a") // in epoch 2
 		stubborn(true, a)
 		time.Sleep(time.Second)
 		close(late)
 		time.Sleep(time.Minute)
-		now := w.objectOf(o.Name)
-		assert.Equal(t, "a", w.keys.ShardOf(now), "it has not said that it does not work by the forged record")
-		assert.True(t, w.keys.Draining(now))
+		now := k.objectOf(o.Name)
+		assert.Equal(t, "a", k.keys.ShardOf(now), "it has not said that it does not work by the forged record")
+		assert.True(t, k.keys.Draining(now))
 		stubborn(false, a)
 		time.Sleep(time.Minute)
-		w.requirePlaced(10, "a", "b")
+		k.requirePlaced(10, "a", "b")
 		assert.Positive(t, a.acks.Load())
 	})
 }
 
-func (w *world) objectOf(name string) *metav1.PartialObjectMetadata {
-	w.t.Helper()
-	o, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Get(w.t.Context(), name, metav1.GetOptions{})
-	require.NoError(w.t, err)
+func (k *cluster) objectOf(name string) *metav1.PartialObjectMetadata {
+	k.t.Helper()
+	o, err := k.meta.Resource(ringtest.ConfigMaps).Namespace("default").Get(k.t.Context(), name, metav1.GetOptions{})
+	require.NoError(k.t, err)
 	return o
 }
 
 // A child that cannot be patched keeps its root from its next shard, and costs few requests.
 func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.familyConfig()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.familyConfig()
 		c.ScanInterval = time.Minute
 		logs := warnings(&c)
-		stop, shards := w.settledWith(40, c, "a", "b")
+		stop, shards := k.settledWith(40, c, "a", "b")
 		defer stop()
-		w.bear(1, true)
+		k.bear(1, true)
 		time.Sleep(5 * time.Minute)
-		moved := w.rootsOf("a")
-		root := w.objectOf(moved[0])
-		toll := w.deny(w.children()[root.UID][0].Name, refusals()["422"])
+		moved := k.rootsOf("a")
+		root := k.objectOf(moved[0])
+		toll := k.deny(k.children()[root.UID][0].Name, refusals()["422"])
 		shards[0].release()
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, map[string]int{"a": 1, "b": 39}, w.owners())
+		assert.Equal(t, map[string]int{"a": 1, "b": 39}, k.owners())
 		asked := toll.take()
 		assert.LessOrEqual(t, asked["LIST configmaps"], 10+10, "%v", asked)
 		assert.LessOrEqual(t, asked["GET configmaps"], len(moved)+2*(10+30),
@@ -266,27 +266,27 @@ func TestAChildThatAPolicyDeniesCostsLittle(t *testing.T) {
 		assert.Equal(t, 1, warned(logs, root.Name))
 
 		// Moves of other roots do not make the sharder list all children.
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(10 * time.Minute)
-		assert.Equal(t, 1, w.owners()["a"])
-		w.connection.Inject(apisim.Faults{})
+		assert.Equal(t, 1, k.owners()["a"])
+		k.connection.Inject(apisim.Faults{})
 		time.Sleep(time.Minute)
-		w.requirePlaced(40, "b", "c")
-		w.requireFamilies(1)
+		k.requirePlaced(40, "b", "c")
+		k.requireFamilies(1)
 	})
 }
 
 // While one object is displaced, the history does not grow with each shard that comes and goes.
 func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.GCPeriod, c.ScanInterval = time.Minute, time.Minute
-		stop, shards := w.settledWith(40, c, "a-0", "b-0")
+		stop, shards := k.settledWith(40, c, "a-0", "b-0")
 		defer func() { stop() }()
-		denied := w.rootsOf("a-0")[0]
-		w.deny(denied, refusals()["403"])
+		denied := k.rootsOf("a-0")[0]
+		k.deny(denied, refusals()["403"])
 		for i := 1; i <= 10; i++ {
-			fresh := []*testShard{w.shard(fmt.Sprint("a-", i)), w.shard(fmt.Sprint("b-", i))}
+			fresh := []*testShard{k.shard(fmt.Sprint("a-", i)), k.shard(fmt.Sprint("b-", i))}
 			time.Sleep(30 * time.Second)
 			for _, s := range shards {
 				s.release()
@@ -295,71 +295,71 @@ func TestAnObjectThatAPolicyDeniesDoesNotKeepTheHistoryGrowing(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		time.Sleep(20 * time.Minute)
-		assert.Equal(t, map[string]int{"a-0": 1, "a-10": w.owners()["a-10"], "b-10": w.owners()["b-10"]}, w.owners())
-		m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
+		assert.Equal(t, map[string]int{"a-0": 1, "a-10": k.owners()["a-10"], "b-10": k.owners()["b-10"]}, k.owners())
+		m, err := k.kube.CoreV1().ConfigMaps(testNamespace).Get(t.Context(), HistoryName(testRing), metav1.GetOptions{})
 		require.NoError(t, err)
 		h, err := protocol.ParseHistory(m.Data[historyKey])
 		require.NoError(t, err)
 		assert.Len(t, h.Memberships, 1)
-		leases, err := w.kube.CoordinationV1().Leases(testNamespace).List(t.Context(), metav1.ListOptions{})
+		leases, err := k.kube.CoordinationV1().Leases(testNamespace).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		assert.LessOrEqual(t, len(leases.Items), 3, "two that live, and one that an object names")
-		assert.NotContains(t, w.told(), "settled [a-10 b-10]")
+		assert.NotContains(t, k.told(), "settled [a-10 b-10]")
 
 		// The next sharder knows as much, and assigns the object once it may be patched.
 		stop()
-		stop = w.sharder(c)
+		stop = k.sharder(c)
 		time.Sleep(5 * time.Minute)
-		w.requirePlaced(40, "a-10", "b-10")
-		assert.Contains(t, w.told(), "settled [a-10 b-10]")
+		k.requirePlaced(40, "a-10", "b-10")
+		assert.Contains(t, k.told(), "settled [a-10 b-10]")
 	})
 }
 
 // A displaced object that has lost its record is taken from every shard that may have owned it when
 // the rest of the ring was settled.
 func TestADisplacedObjectIsTakenFromEveryPossibleOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.ScanInterval = time.Minute
-		stop, shards := w.settledWith(40, c, "a", "b")
+		stop, shards := k.settledWith(40, c, "a", "b")
 		defer func() { stop() }()
 		stubborn(true, shards[0])
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(10 * time.Second)
 		var moving []string
-		for _, o := range w.objects() {
-			if w.keys.Draining(&o) {
+		for _, o := range k.objects() {
+			if k.keys.Draining(&o) {
 				moving = append(moving, o.Name)
 			}
 		}
 		require.NotEmpty(t, moving)
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.historyNow().Memberships, 1)
+		assert.Len(t, k.historyNow().Memberships, 1)
 		shards[1].release() // another membership, under which a was never the owner
 		time.Sleep(5 * time.Minute)
-		assert.Len(t, w.historyNow().Memberships, 1)
+		assert.Len(t, k.historyNow().Memberships, 1)
 		stop()
-		w.edit(moving[0], `{"metadata":{"labels":null,"annotations":null}}`)
-		w.patched()
-		stop = w.sharder(c)
+		k.edit(moving[0], `{"metadata":{"labels":null,"annotations":null}}`)
+		k.patched()
+		stop = k.sharder(c)
 		time.Sleep(time.Minute)
-		o := w.objectOf(moving[0])
-		assert.Equal(t, "a", w.keys.ShardOf(o), "it may be at work")
-		assert.True(t, w.keys.Draining(o))
+		o := k.objectOf(moving[0])
+		assert.Equal(t, "a", k.keys.ShardOf(o), "it may be at work")
+		assert.True(t, k.keys.Draining(o))
 		stubborn(false, shards...)
 		time.Sleep(3 * time.Minute)
-		w.requirePlaced(40, "a", "c")
-		assert.Empty(t, w.historyNow().Displaced)
+		k.requirePlaced(40, "a", "c")
+		assert.Empty(t, k.historyNow().Displaced)
 	})
 }
 
 // historyNow reads the stored history.
-func (w *world) historyNow() protocol.History {
-	m, err := w.kube.CoreV1().ConfigMaps(testNamespace).Get(context.WithoutCancel(w.t.Context()),
+func (k *cluster) historyNow() protocol.History {
+	m, err := k.kube.CoreV1().ConfigMaps(testNamespace).Get(context.WithoutCancel(k.t.Context()),
 		HistoryName(testRing), metav1.GetOptions{})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	h, err := protocol.ParseHistory(m.Data[historyKey])
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	return h
 }
 
@@ -372,15 +372,15 @@ type hungPatches struct {
 
 // hang makes the sharder's patches of objects with this prefix take a time, and then fail, as those do
 // whose webhook cannot be reached. The test fails if two patches of one object are under way at a time.
-func (w *world) hang(prefix string, d time.Duration) *hungPatches {
+func (k *cluster) hang(prefix string, d time.Duration) *hungPatches {
 	p := &hungPatches{under: map[string]bool{}}
-	w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+	k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 		path := strings.Split(q.URL.Path, "/")
 		if q.Method != http.MethodPatch || !strings.HasPrefix(path[len(path)-1], prefix) {
 			return nil
 		}
 		p.mu.Lock()
-		assert.False(w.t, p.under[q.URL.Path], "two patches of %s", q.URL.Path)
+		assert.False(k.t, p.under[q.URL.Path], "two patches of %s", q.URL.Path)
 		p.under[q.URL.Path] = true
 		p.most = max(p.most, len(p.under))
 		p.mu.Unlock()
@@ -399,22 +399,22 @@ func TestObjectsWhosePatchesHangDoNotDelayOthers(t *testing.T) {
 	const hanging, timeout = 200, 10 * time.Second
 	for _, concurrency := range []int{0, 1, 2} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				c := w.config()
+			inCluster(t, func(t *testing.T, k *cluster) {
+				c := k.config()
 				c.Concurrency = concurrency
-				stop, _ := w.settledWith(20, c, "a", "b")
+				stop, _ := k.settledWith(20, c, "a", "b")
 				defer stop()
-				w.hang("bad", timeout)
-				w.create(hanging, "bad")
+				k.hang("bad", timeout)
+				k.create(hanging, "bad")
 				time.Sleep(2*timeout + hanging*longAfter/time.Duration(cmp.Or(concurrency, 16)))
 				for i := range 10 {
-					w.create(10, fmt.Sprint("good-", i))
+					k.create(10, fmt.Sprint("good-", i))
 					time.Sleep(time.Second)
-					assert.Equal(t, hanging, w.owners()["-"])
+					assert.Equal(t, hanging, k.owners()["-"])
 				}
-				w.connection.Inject(apisim.Faults{})
+				k.connection.Inject(apisim.Faults{})
 				time.Sleep(time.Minute)
-				w.requirePlaced(20+hanging+100, "a", "b")
+				k.requirePlaced(20+hanging+100, "a", "b")
 			})
 		})
 	}
@@ -429,26 +429,26 @@ func TestFirstAttemptsThatHangDelayOthersForSeconds(t *testing.T) {
 		"no answer":                   {time.Hour, 50 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				config := w.config()
+			inCluster(t, func(t *testing.T, k *cluster) {
+				config := k.config()
 				again := tryAgainLater(t, &config)
-				stop, _ := w.settledWith(20, config, "a", "b")
+				stop, _ := k.settledWith(20, config, "a", "b")
 				defer stop()
-				hung := w.hang("bad", c.timeout)
+				hung := k.hang("bad", c.timeout)
 				began := time.Now()
-				w.create(hanging, "bad")
-				w.create(hanging, "good")
-				for w.owners()["-"] > hanging && time.Since(began) < time.Hour {
+				k.create(hanging, "bad")
+				k.create(hanging, "good")
+				for k.owners()["-"] > hanging && time.Since(began) < time.Hour {
 					time.Sleep(time.Second)
 				}
 				took := time.Since(began)
 				t.Logf("the others have their shards after %v; at most %d patches at a time", took, hung.most)
 				assert.LessOrEqual(t, took, c.within)
-				assert.Equal(t, hanging, w.owners()["-"])
+				assert.Equal(t, hanging, k.owners()["-"])
 				assert.LessOrEqual(t, hung.most, 5*16)
-				w.connection.Inject(apisim.Faults{})
+				k.connection.Inject(apisim.Faults{})
 				time.Sleep(2 * time.Minute)
-				w.requirePlaced(20+2*hanging, "a", "b")
+				k.requirePlaced(20+2*hanging, "a", "b")
 				assert.Greater(t, again.Load(), int64(100))
 			})
 		})
@@ -477,47 +477,47 @@ func tryAgainLater(t *testing.T, c *Config) (again *atomic.Int64) {
 // All patches take long, and succeed, but for one that has failed before. More than Concurrency are under
 // way, and none is given up.
 func TestSlowPatchesAreNotGivenUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		logs := warnings(&c)
-		stop, _ := w.settledWith(20, c, "a", "b")
+		stop, _ := k.settledWith(20, c, "a", "b")
 		defer stop()
-		w.hang("bad", 10*time.Second)
-		w.create(1, "bad")
+		k.hang("bad", 10*time.Second)
+		k.create(1, "bad")
 		time.Sleep(15 * time.Second)
-		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method == http.MethodPatch {
 				clock.Sleep(q.Context(), 5*time.Second)
 			}
 			return nil
 		}})
-		w.create(500, "slow")
+		k.create(500, "slow")
 		time.Sleep(time.Minute)
 		assert.Zero(t, logs.FilterFieldKey("name").Len()-warned(logs, "bad-000"))
-		w.requirePlaced(521, "a", "b")
+		k.requirePlaced(521, "a", "b")
 	})
 }
 
 // The children of one root hang. The other roots that move with it wait for one attempt at a time.
 func TestARootWhoseChildrenHangDoesNotDelayOthers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		const timeout = 10 * time.Second
-		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+		stop, shards := k.settledWith(20, k.familyConfig(), "a", "b")
 		defer stop()
-		w.bear(1, true)
+		k.bear(1, true)
 		time.Sleep(time.Minute)
-		mine := w.rootsOf("a")
-		bad, err := w.kube.CoreV1().ConfigMaps("default").Get(t.Context(), mine[0], metav1.GetOptions{})
+		mine := k.rootsOf("a")
+		bad, err := k.kube.CoreV1().ConfigMaps("default").Get(t.Context(), mine[0], metav1.GetOptions{})
 		require.NoError(t, err)
 		for range 300 {
-			w.bearOne(bad, "a")
+			k.bearOne(bad, "a")
 		}
 		time.Sleep(time.Minute)
 		names := map[string]bool{}
-		for _, child := range w.children()[bad.UID] {
+		for _, child := range k.children()[bad.UID] {
 			names[child.Name] = true
 		}
-		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method != http.MethodPatch || !names[path.Base(q.URL.Path)] || !clock.Sleep(q.Context(), timeout) {
 				return nil
 			}
@@ -525,9 +525,9 @@ func TestARootWhoseChildrenHangDoesNotDelayOthers(t *testing.T) {
 		}})
 		shards[0].release()
 		time.Sleep(3 * timeout)
-		assert.Equal(t, []string{mine[0]}, w.rootsOf("a"))
-		w.connection.Inject(apisim.Faults{})
+		assert.Equal(t, []string{mine[0]}, k.rootsOf("a"))
+		k.connection.Inject(apisim.Faults{})
 		time.Sleep(2 * time.Minute)
-		w.requirePlaced(20, "b")
+		k.requirePlaced(20, "b")
 	})
 }

@@ -18,21 +18,21 @@ import (
 )
 
 func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.familyConfig(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.familyConfig(), "a", "b")
 		var sent ringtest.Preconditions
 		note := func(q *http.Request) bool {
 			sent.Note(q)
 			return false
 		}
-		w.astray.Store(&note)
-		w.bear(1, false)
-		w.shard("c")
+		k.astray.Store(&note)
+		k.bear(1, false)
+		k.shard("c")
 		time.Sleep(time.Minute)
-		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
+		k.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
 		shards[0].release()
 		time.Sleep(time.Minute)
-		w.requirePlaced(20, "b", "c")
+		k.requirePlaced(20, "b", "c")
 		sent.Require(t, 20)
 		stop()
 	})
@@ -40,10 +40,10 @@ func TestEveryPatchOfASharderNamesTheObjectAndItsVersion(t *testing.T) {
 
 // No shard gets an object before the history names the shard.
 func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var known protocol.History
 		given, unknown := 0, []string(nil)
-		w.server.Observe(func(c apisim.Change) {
+		k.server.Observe(func(c apisim.Change) {
 			if c.After == nil || c.After.GetKind() != "ConfigMap" {
 				return
 			}
@@ -54,19 +54,19 @@ func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 				known = h
 				return
 			}
-			if r, ok := w.keys.RecordOf(c.After); ok && r.State == protocol.StateOwned {
+			if r, ok := k.keys.RecordOf(c.After); ok && r.State == protocol.StateOwned {
 				given++
 				if !known.Names(r.Shard) {
 					unknown = append(unknown, c.After.GetName()+" to "+r.Shard)
 				}
 			}
 		})
-		stop := w.sharder(w.config())
+		stop := k.sharder(k.config())
 		defer stop()
-		w.create(20, "o")
-		w.shard("a")
+		k.create(20, "o")
+		k.shard("a")
 		time.Sleep(10 * time.Second)
-		w.shard("b")
+		k.shard("b")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Positive(t, given)
@@ -76,11 +76,11 @@ func TestTheHistoryIsStoredBeforeAnythingIsAssigned(t *testing.T) {
 
 func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
 	for named, want := range map[bool]int{true: 0, false: 1} {
-		inWorld(t, func(t *testing.T, w *world) {
-			b := w.shard("b")
+		inCluster(t, func(t *testing.T, k *cluster) {
+			b := k.shard("b")
 			time.Sleep(time.Second)
 			b.release()
-			e := w.session()
+			e := k.session()
 			collected := 0
 			e.collector.OnCollected = func(string) { collected++ }
 			e.collector.Named = func(string) bool { return named }
@@ -99,26 +99,26 @@ func TestALeaseStaysWhileTheHistoryNamesIt(t *testing.T) {
 
 // A new sharder counts the drains that are already under way toward MaxDrains.
 func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.MaxDrains = 3
-		stop, shards := w.settledWith(60, c, "a", "b")
+		stop, shards := k.settledWith(60, c, "a", "b")
 		stubborn(true, shards...)
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(5 * time.Second)
-		require.Equal(t, 3, w.draining())
+		require.Equal(t, 3, k.draining())
 		stop()
 		most := 0
 		var mu sync.Mutex
 		drained := map[string]bool{}
-		for _, o := range w.objects() {
-			drained[o.Name] = w.keys.Draining(&o)
+		for _, o := range k.objects() {
+			drained[o.Name] = k.keys.Draining(&o)
 		}
-		w.server.Observe(func(change apisim.Change) {
+		k.server.Observe(func(change apisim.Change) {
 			mu.Lock()
 			defer mu.Unlock()
 			if change.After != nil && change.After.GetKind() == "ConfigMap" {
-				drained[change.After.GetName()] = w.keys.Draining(change.After)
+				drained[change.After.GetName()] = k.keys.Draining(change.After)
 			}
 			now := 0
 			for _, d := range drained {
@@ -129,17 +129,17 @@ func TestANewSharderCountsTheDrainsThatAreUnderWay(t *testing.T) {
 			most = max(most, now)
 		})
 		slow := func(q *http.Request) bool { // the list of drained objects is the slowest
-			if q.URL.Query().Get("labelSelector") == w.keys.Drain && q.URL.Query().Get("watch") == "" {
+			if q.URL.Query().Get("labelSelector") == k.keys.Drain && q.URL.Query().Get("watch") == "" {
 				time.Sleep(5 * time.Second)
 			}
 			return false
 		}
-		w.astray.Store(&slow)
-		defer w.sharder(c)()
+		k.astray.Store(&slow)
+		defer k.sharder(c)()
 		time.Sleep(time.Minute)
 		stubborn(false, shards...)
 		time.Sleep(2 * time.Minute)
-		w.requirePlaced(60, "a", "b", "c")
+		k.requirePlaced(60, "a", "b", "c")
 		mu.Lock()
 		defer mu.Unlock()
 		assert.LessOrEqual(t, most, 3)

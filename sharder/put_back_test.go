@@ -41,31 +41,31 @@ func (h *webhook) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // sharderBehind runs a sharder whose patches a webhook sees.
-func (w *world) sharderBehind(h *webhook, c Config) (stop func()) {
-	kube, meta := w.clients(w.server.Client("sharder"), h.wrap)
+func (k *cluster) sharderBehind(h *webhook, c Config) (stop func()) {
+	kube, meta := k.clients(k.server.Client("sharder"), h.wrap)
 	s, err := New(kube, meta, ringtest.TestMapper(), c)
-	require.NoError(w.t, err)
-	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
+	require.NoError(k.t, err)
+	return k.begin(func(ctx context.Context) { assert.NoError(k.t, s.Run(ctx)) })
 }
 
 // A new object whose labels are put back has no owner. That is said, and tried again rarely.
 func TestAnObjectThatIsPutBackHasNoOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.shard("a")
-		w.shard("b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.shard("a")
+		k.shard("b")
 		time.Sleep(time.Second)
-		h, c := &webhook{}, w.config()
+		h, c := &webhook{}, k.config()
 		core, logs := observer.New(zap.WarnLevel)
 		c.Logger = zap.New(core)
 		var unowned atomic.Int64
 		c.Hooks.OnUnowned = func(Unowned) { unowned.Add(1) }
-		defer w.sharderBehind(h, c)()
-		w.create(50, "o")
+		defer k.sharderBehind(h, c)()
+		k.create(50, "o")
 		time.Sleep(5 * time.Minute)
 		name := "p-000"
 		h.name.Store(&name)
 		h.lists.Store(0)
-		w.create(1, "p")
+		k.create(1, "p")
 		time.Sleep(time.Hour)
 		assert.EqualValues(t, 1, unowned.Load())
 		assert.InDelta(t, 120, h.patches.Load(), 30, "one each half minute")
@@ -73,23 +73,23 @@ func TestAnObjectThatIsPutBackHasNoOwner(t *testing.T) {
 		assert.Positive(t, logs.FilterMessageSnippet("object update failed").Len())
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
-		w.requirePlaced(51, "a", "b")
+		k.requirePlaced(51, "a", "b")
 	})
 }
 
 // An object that is to move, and stays, costs little.
 func TestADrainThatIsPutBackCostsLittle(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.shard("a")
-		b := w.shard("b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.shard("a")
+		b := k.shard("b")
 		time.Sleep(time.Second)
 		h := &webhook{}
-		defer w.sharderBehind(h, w.config())()
-		w.create(50, "o")
+		defer k.sharderBehind(h, k.config())()
+		k.create(50, "o")
 		time.Sleep(time.Minute)
 		var name string // of an object that is b's when b is there
-		for _, o := range w.objects() {
-			if w.keys.ShardOf(&o) == "b" {
+		for _, o := range k.objects() {
+			if k.keys.ShardOf(&o) == "b" {
 				name = o.Name
 			}
 		}
@@ -97,63 +97,63 @@ func TestADrainThatIsPutBackCostsLittle(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		h.name.Store(&name)
 		h.lists.Store(0)
-		w.shard("b")
+		k.shard("b")
 		time.Sleep(10 * time.Minute)
 		assert.Less(t, h.patches.Load(), int64(50))
 		assert.Less(t, h.lists.Load(), int64(40), "not for each try")
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
-		w.requirePlaced(50, "a", "b")
+		k.requirePlaced(50, "a", "b")
 	})
 }
 
 // A root waits while one of its children keeps another label than was patched.
 func TestAChildThatIsPutBackKeepsItsRootWaiting(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.shard("a")
-		w.shard("b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		a := k.shard("a")
+		k.shard("b")
 		time.Sleep(time.Second)
 		h := &webhook{}
-		defer w.sharderBehind(h, w.familyConfig())()
-		w.create(20, "o")
+		defer k.sharderBehind(h, k.familyConfig())()
+		k.create(20, "o")
 		time.Sleep(time.Minute)
-		w.bear(1, true)
+		k.bear(1, true)
 		time.Sleep(10 * time.Minute)
-		root := w.objectOf(w.rootsOf("a")[0])
-		child := w.children()[root.UID][0]
+		root := k.objectOf(k.rootsOf("a")[0])
+		child := k.children()[root.UID][0]
 		h.name.Store(&child.Name)
 		a.release()
 		time.Sleep(time.Hour)
-		r, _ := w.keys.RecordOf(w.objectOf(root.Name))
+		r, _ := k.keys.RecordOf(k.objectOf(root.Name))
 		assert.NotEqual(t, "b", r.Shard)
 		h.name.Store(nil)
 		time.Sleep(time.Minute)
-		r, _ = w.keys.RecordOf(w.objectOf(root.Name))
+		r, _ = k.keys.RecordOf(k.objectOf(root.Name))
 		assert.Equal(t, "b", r.Shard)
-		child = w.children()[root.UID][0]
-		assert.Equal(t, "b", w.keys.ShardOf(&child))
+		child = k.children()[root.UID][0]
+		assert.Equal(t, "b", k.keys.ShardOf(&child))
 	})
 }
 
 // What a sharder has sent, and the API server has not stored, is no history: nothing is assigned under
 // the membership that it should have had.
 func TestAHistoryThatIsNotStoredAllowsNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, _ := w.settledWith(40, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, _ := k.settledWith(40, k.config(), "a", "b")
 		defer stop()
 		time.Sleep(5 * time.Minute)
 		var odd atomic.Int64
-		w.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		k.connection.Inject(apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method != http.MethodPut || !strings.HasSuffix(q.URL.Path, HistoryName(testRing)) || odd.Add(1) > 3 {
 				return nil
 			}
 			return apisim.Oddities[5](q)
 		}})
-		w.shard("c")
-		for w.owners()["c"] == 0 {
+		k.shard("c")
+		for k.owners()["c"] == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		assert.GreaterOrEqual(t, odd.Load(), int64(3))
-		assert.True(t, w.remembers("c"))
+		assert.True(t, k.remembers("c"))
 	})
 }

@@ -31,17 +31,17 @@ import (
 func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 	for name, broken := range map[string]string{"the first": "widgets", "the last": "nodes"} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				c := w.config()
+			inCluster(t, func(t *testing.T, k *cluster) {
+				c := k.config()
 				c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}, {GVR: ringtest.Nodes}}
-				user, err := dynamic.NewForConfig(w.server.Client("user").Config())
+				user, err := dynamic.NewForConfig(k.server.Client("user").Config())
 				require.NoError(t, err)
-				w.shard("a")
-				w.shard("b")
+				k.shard("a")
+				k.shard("b")
 				time.Sleep(time.Second)
-				stop := w.sharder(c)
+				stop := k.sharder(c)
 				defer func() { stop() }()
-				w.create(40, "o")
+				k.create(40, "o")
 				create := func(name string) {
 					_, err = user.Resource(ringtest.Widgets).Namespace("default").Create(t.Context(),
 						&unstructured.Unstructured{Object: map[string]any{
@@ -56,27 +56,27 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 				}
 				create("before")
 				time.Sleep(20 * time.Second)
-				w.requirePlaced(40, "a", "b")
+				k.requirePlaced(40, "a", "b")
 
 				unlisted := func(q *http.Request) bool {
 					return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/"+broken)
 				}
-				w.astray.Store(&unlisted)
-				w.server.Restart(0)
+				k.astray.Store(&unlisted)
+				k.server.Restart(0)
 				create("during")
-				w.shard("c")
+				k.shard("c")
 				time.Sleep(2 * time.Minute)
-				w.requirePlaced(40, "a", "b", "c")
+				k.requirePlaced(40, "a", "b", "c")
 				stop()
-				stop = w.sharder(c)
+				stop = k.sharder(c)
 				time.Sleep(time.Second)
-				w.create(10, "p")
-				w.shard("d")
+				k.create(10, "p")
+				k.shard("d")
 				time.Sleep(2 * time.Minute)
-				w.requirePlaced(50, "a", "b", "c", "d")
-				assert.NotContains(t, w.told(), "settled [a b c d]", "it is not known where all objects are")
+				k.requirePlaced(50, "a", "b", "c", "d")
+				assert.NotContains(t, k.told(), "settled [a b c d]", "it is not known where all objects are")
 
-				w.astray.Store(nil)
+				k.astray.Store(nil)
 				time.Sleep(5 * time.Minute)
 				for gvr, client := range map[schema.GroupVersionResource]dynamic.ResourceInterface{
 					ringtest.Widgets: user.Resource(ringtest.Widgets).Namespace("default"),
@@ -99,8 +99,8 @@ func TestAResourceThatCannotBeListedStopsNoOther(t *testing.T) {
 // CustomResourceDefinition is not there yet. Its objects are distributed when the API server serves
 // it. Until then the sharder forgets nothing, because objects of the resource may exist.
 func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.GCPeriod = time.Minute
 		c.Resources = []api.Resource{
 			{GVR: ringtest.ConfigMaps},
@@ -114,36 +114,36 @@ func TestAResourceThatIsNotServedIsPickedUpLater(t *testing.T) {
 			defer mu.Unlock()
 			said = append(said, fmt.Sprint(s.Verb, " ", s.GVR.Resource, " ", s.Err == nil))
 		}
-		w.shard("a")
-		b := w.shard("b")
+		k.shard("a")
+		b := k.shard("b")
 		time.Sleep(time.Second)
-		kube, objects := w.clients(w.server.Client("sharder"))
+		kube, objects := k.clients(k.server.Client("sharder"))
 		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
 		mapper.unknown.Store(&ringtest.Widgets)
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
-		stop := w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+		stop := k.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
 		defer stop()
-		w.create(40, "o")
-		w.createWidget("default", "early", nil)
+		k.create(40, "o")
+		k.createWidget("default", "early", nil)
 		time.Sleep(time.Minute)
-		w.requirePlaced(40, "a", "b")
+		k.requirePlaced(40, "a", "b")
 		b.release()
 		time.Sleep(10 * time.Minute)
-		w.requirePlaced(40, "a")
+		k.requirePlaced(40, "a")
 		status, _ := s.Status()
 		assert.Equal(t, []schema.GroupVersionResource{ringtest.Nodes, ringtest.Widgets}, status.Troubled)
-		assert.NotContains(t, w.told(), "collected b", "there may be objects of it")
-		assert.Greater(t, len(w.historyNow().Memberships), 1)
+		assert.NotContains(t, k.told(), "collected b", "there may be objects of it")
+		assert.Greater(t, len(k.historyNow().Memberships), 1)
 
 		mapper.unknown.Store(nil)
-		w.createWidget("default", "late", nil)
+		k.createWidget("default", "late", nil)
 		time.Sleep(2 * time.Minute)
 		list, err := objects.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Len(t, list.Items, 2)
 		for _, o := range list.Items {
-			assert.Equal(t, "a", w.keys.ShardOf(&o), o.Name)
+			assert.Equal(t, "a", k.keys.ShardOf(&o), o.Name)
 		}
 		status, _ = s.Status()
 		assert.Equal(t, []schema.GroupVersionResource{ringtest.Nodes}, status.Troubled)
@@ -175,22 +175,22 @@ func (m *partialMapper) KindFor(r schema.GroupVersionResource) (schema.GroupVers
 // another name. The sharder begins to distribute its objects, though it serves no more resources
 // than before.
 func TestAResourceThatTakesThePlaceOfAnotherIsPickedUp(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources = []api.Resource{{GVR: ringtest.ConfigMaps}, {GVR: ringtest.Widgets}}
-		w.shard("a")
+		k.shard("a")
 		time.Sleep(time.Second)
-		kube, objects := w.clients(w.server.Client("sharder"))
+		kube, objects := k.clients(k.server.Client("sharder"))
 		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
 		mapper.unknown.Store(&ringtest.ConfigMaps)
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
-		defer w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })()
+		defer k.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })()
 		time.Sleep(10 * time.Second)
-		w.create(3, "o")
+		k.create(3, "o")
 		mapper.unknown.Store(&ringtest.Widgets)
 		time.Sleep(2 * time.Minute)
-		w.requirePlaced(3, "a")
+		k.requirePlaced(3, "a")
 		status, _ := s.Status()
 		assert.Equal(t, []schema.GroupVersionResource{ringtest.Widgets}, status.Troubled)
 	})
@@ -199,24 +199,24 @@ func TestAResourceThatTakesThePlaceOfAnotherIsPickedUp(t *testing.T) {
 // A lost history is recalled although one resource cannot be listed and no object of the other has
 // a record. The sharder does not stop, and does not take the ring for a new one.
 func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}}
-		stop, shards := w.settledWith(20, c, "a", "b")
+		stop, shards := k.settledWith(20, c, "a", "b")
 		stop()
 		require.NoError(t,
-			w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+			k.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
 				metav1.DeleteOptions{}))
-		for _, o := range w.objects() {
-			w.edit(o.Name, `{"metadata":{"labels":null,"annotations":null}}`)
+		for _, o := range k.objects() {
+			k.edit(o.Name, `{"metadata":{"labels":null,"annotations":null}}`)
 		}
 		unlisted := func(q *http.Request) bool {
 			return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/widgets")
 		}
-		w.astray.Store(&unlisted)
-		defer w.sharder(c)()
+		k.astray.Store(&unlisted)
+		defer k.sharder(c)()
 		time.Sleep(2 * time.Minute)
-		w.requirePlaced(20, "a", "b")
+		k.requirePlaced(20, "a", "b")
 		assert.EqualValues(t, 20, shards[0].acks.Load()+shards[1].acks.Load(),
 			"every shard that may be at work on them was asked")
 	})
@@ -226,59 +226,59 @@ func TestALostHistoryIsRecalledWhereAResourceCannotBeListed(t *testing.T) {
 // former member may own the object. The sharder proves which of them are gone before the object
 // comes.
 func TestANewObjectDoesNotWaitForTheProofThatAShardIsGone(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources = []api.Resource{{GVR: ringtest.Widgets}, {GVR: ringtest.ConfigMaps}}
-		stop, shards := w.settledWith(40, c, "a", "b")
+		stop, shards := k.settledWith(40, c, "a", "b")
 		defer func() { stop() }()
 		unlisted := func(q *http.Request) bool {
 			return q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/widgets")
 		}
-		w.astray.Store(&unlisted)
-		w.server.Restart(0)
-		w.shard("c")
+		k.astray.Store(&unlisted)
+		k.server.Restart(0)
+		k.shard("c")
 		time.Sleep(time.Minute)
 		shards[1].kill()
 		require.NoError(t,
-			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+			k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(time.Minute)
 		stop()
 		require.NoError(t,
-			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
-		stop = w.sharder(c)
+			k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		stop = k.sharder(c)
 		time.Sleep(time.Minute)
-		w.create(40, "p")
+		k.create(40, "p")
 		time.Sleep(time.Second)
-		w.requirePlaced(80, "a", "c")
+		k.requirePlaced(80, "a", "c")
 	})
 }
 
 // A Lease that was collected is not created again. The sharder creates the Lease of an invented
 // shard to prove that no shard holds it, and deletes it once.
 func TestALeaseThatWasCollectedIsNotCreatedAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.GCPeriod, c.ScanInterval = time.Minute, time.Minute
-		stop, _ := w.settledWith(20, c, "a", "b")
+		stop, _ := k.settledWith(20, c, "a", "b")
 		defer stop()
-		o := w.objects()[0]
-		r, _ := w.keys.RecordOf(&o)
+		o := k.objects()[0]
+		r, _ := k.keys.RecordOf(&o)
 		r.Shard, r.LeaseUID, r.Epoch = "ghost", "none", 1
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
+		_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), o.Name,
 			types.MergePatchType,
-			w.keys.MergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
+			k.keys.MergePatch(o.UID, o.ResourceVersion, "", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
 		time.Sleep(30 * time.Minute)
-		w.requirePlaced(20, "a", "b")
-		told := slices.DeleteFunc(w.told(), func(s string) bool { return s != "taken ghost" && s != "collected ghost" })
+		k.requirePlaced(20, "a", "b")
+		told := slices.DeleteFunc(k.told(), func(s string) bool { return s != "taken ghost" && s != "collected ghost" })
 		assert.Equal(t, []string{"taken ghost", "collected ghost"}, told)
 	})
 }
 
 // The trouble of a session that did not open is over when the next one has opened.
 func TestTroubleAtTheStartIsOver(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		var mu sync.Mutex
 		var said []error
 		c.Hooks.OnResource = func(s ResourceState) {
@@ -286,19 +286,19 @@ func TestTroubleAtTheStartIsOver(t *testing.T) {
 			defer mu.Unlock()
 			said = append(said, s.Err)
 		}
-		w.shard("a")
+		k.shard("a")
 		time.Sleep(time.Second)
-		defer w.sharderWith(c, apisim.Faults{Odd: func(q *http.Request) *http.Response {
+		defer k.sharderWith(c, apisim.Faults{Odd: func(q *http.Request) *http.Response {
 			if q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, "/configmaps") {
 				return apisim.Oddities[3](q)
 			}
 			return nil
 		}})()
 		time.Sleep(5 * time.Second)
-		w.connection.Inject(apisim.Faults{})
-		w.create(10, "o")
+		k.connection.Inject(apisim.Faults{})
+		k.create(10, "o")
 		time.Sleep(time.Minute)
-		w.requirePlaced(10, "a")
+		k.requirePlaced(10, "a")
 		mu.Lock()
 		defer mu.Unlock()
 		require.NotEmpty(t, said)
@@ -309,22 +309,22 @@ func TestTroubleAtTheStartIsOver(t *testing.T) {
 
 // A sharder may start before the definition of its only resource is there.
 func TestASharderWaitsForTheDefinitionOfItsOnlyResource(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources = []api.Resource{{GVR: ringtest.Widgets}}
 		logs := warnings(&c)
 		var reported atomic.Int32
 		c.Hooks.OnResource = func(ResourceState) { reported.Add(1) }
-		w.shard("a")
+		k.shard("a")
 		time.Sleep(time.Second)
-		kube, objects := w.clients(w.server.Client("sharder"))
+		kube, objects := k.clients(k.server.Client("sharder"))
 		mapper := &partialMapper{RESTMapper: ringtest.TestMapper()}
 		s, err := New(kube, objects, mapper, c)
 		require.NoError(t, err)
 		_, err = s.Plan(t.Context())
 		require.NoError(t, err)
 		mapper.unknown.Store(&ringtest.Widgets)
-		w.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
+		k.begin(func(ctx context.Context) { assert.NoError(t, s.Run(ctx)) })
 		time.Sleep(time.Hour)
 		status, ok := s.Status()
 		require.True(t, ok)
@@ -334,11 +334,11 @@ func TestASharderWaitsForTheDefinitionOfItsOnlyResource(t *testing.T) {
 		assert.EqualValues(t, 1, reported.Load(), "a plan made before Run reports nothing, and silences nothing")
 
 		mapper.unknown.Store(nil)
-		w.createWidget("default", "x", nil)
+		k.createWidget("default", "x", nil)
 		time.Sleep(2 * time.Minute)
 		list, err := objects.Resource(ringtest.Widgets).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		require.Len(t, list.Items, 1)
-		assert.Equal(t, "a", w.keys.ShardOf(&list.Items[0]))
+		assert.Equal(t, "a", k.keys.ShardOf(&list.Items[0]))
 	})
 }

@@ -22,27 +22,27 @@ func TestAShardOfAStableNameKeepsItsObjects(t *testing.T) {
 		{"not expected", 0, 20 * time.Second, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.returnWithin = c.within
-				stop, shards := w.settledWith(30, w.config(), names...)
+			inCluster(t, func(t *testing.T, k *cluster) {
+				k.returnWithin = c.within
+				stop, shards := k.settledWith(30, k.config(), names...)
 				defer stop()
-				before := w.owners()
+				before := k.owners()
 				moved := 0
 				for i, name := range names {
 					shards[i].release()
 					time.Sleep(c.after)
-					if w.owners()[name] == 0 {
+					if k.owners()[name] == 0 {
 						moved++
 					}
-					w.shard(name)
+					k.shard(name)
 					time.Sleep(time.Minute)
 				}
-				assert.Equal(t, before, w.owners(), "and the ring is what it was")
+				assert.Equal(t, before, k.owners(), "and the ring is what it was")
 				if c.moved {
 					assert.Equal(t, len(names), moved)
-					assert.Positive(t, w.patched()["drain"], "taken from those who had them meanwhile")
+					assert.Positive(t, k.patched()["drain"], "taken from those who had them meanwhile")
 				} else {
-					assert.Zero(t, w.patched()["drain"])
+					assert.Zero(t, k.patched()["drain"])
 					assert.Equal(t, 0, moved)
 				}
 			})
@@ -52,19 +52,19 @@ func TestAShardOfAStableNameKeepsItsObjects(t *testing.T) {
 
 // TestNewObjectsOfAShardThatIsAwayWaitForIt creates objects while a shard is being replaced.
 func TestNewObjectsOfAShardThatIsAwayWaitForIt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.returnWithin = 30 * time.Second
-		stop, shards := w.settledWith(30, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.returnWithin = 30 * time.Second
+		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		defer stop()
 		shards[0].release()
 		time.Sleep(10 * time.Second)
-		w.create(30, "new")
+		k.create(30, "new")
 		time.Sleep(10 * time.Second)
-		others := w.owners()["b"]
-		w.shard("a")
+		others := k.owners()["b"]
+		k.shard("a")
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, others, w.owners()["b"], "each has its part already")
-		w.requirePlaced(60, "a", "b")
-		assert.Zero(t, w.patched()["drain"])
+		assert.Equal(t, others, k.owners()["b"], "each has its part already")
+		k.requirePlaced(60, "a", "b")
+		assert.Zero(t, k.patched()["drain"])
 	})
 }

@@ -16,15 +16,15 @@ import (
 
 // An object whose annotations leave no room for the record of a drain is not assigned, and it is said why.
 func TestAnObjectThatCouldNotBeDrainedIsNotAssigned(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		unowned := make(chan Unowned, 10)
 		c.Hooks.OnUnowned = func(u Unowned) { unowned <- u }
 		logs := warnings(&c)
-		stop, _ := w.settledWith(10, c, "a")
+		stop, _ := k.settledWith(10, c, "a")
 		defer stop()
 		for name, left := range map[string]int{"narrow": 250, "wide": 2000} {
-			_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			_, err := k.kube.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
 					"x": strings.Repeat("x", validation.TotalAnnotationSizeLimitB-1-left),
 				}},
@@ -33,8 +33,8 @@ func TestAnObjectThatCouldNotBeDrainedIsNotAssigned(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		owned := map[string]bool{}
-		for _, o := range w.objects() {
-			r, ok := w.keys.RecordOf(&o)
+		for _, o := range k.objects() {
+			r, ok := k.keys.RecordOf(&o)
 			owned[o.Name] = ok && r.State == protocol.StateOwned
 		}
 		assert.True(t, owned["wide"])

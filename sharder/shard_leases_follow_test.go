@@ -17,20 +17,20 @@ import (
 )
 
 // replica starts a process that is a shard and a candidate for the sharder's Lease.
-func (w *world) replica(name string) *testShard {
-	s := &testShard{connection: w.server.Client(name)}
-	kube, meta := w.clients(s.connection)
+func (k *cluster) replica(name string) *testShard {
+	s := &testShard{connection: k.server.Client(name)}
+	kube, meta := k.clients(s.connection)
 	lease, err := shardlease.New(kube, shardlease.Config{
 		Namespace: testNamespace, Ring: testRing, Identity: name, OnLost: func(error) {},
 	})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	elector, err := leaderelection.New(kube, leaderelection.Config{
 		Namespace: testNamespace, Name: "election", Identity: name, OnLost: func(error) {},
 	})
-	require.NoError(w.t, err)
-	s.sharder, err = New(kube, meta, ringtest.TestMapper(), w.config())
-	require.NoError(w.t, err)
-	s.release = w.begin(func(ctx context.Context) {
+	require.NoError(k.t, err)
+	s.sharder, err = New(kube, meta, ringtest.TestMapper(), k.config())
+	require.NoError(k.t, err)
+	s.release = k.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
 			term, err := lease.Term()
 			if err != nil {
@@ -38,7 +38,7 @@ func (w *world) replica(name string) *testShard {
 			}
 			ended := make(chan error)
 			go func() { ended <- s.sharder.RunElected(ctx, elector.Run) }()
-			w.acknowledge(ctx, s, name, meta, term.Epoch())
+			k.acknowledge(ctx, s, name, meta, term.Epoch())
 			return <-ended
 		})
 	})
@@ -51,16 +51,16 @@ func (w *world) replica(name string) *testShard {
 func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 	for name, sharder := range map[string]bool{"a plain shard": false, "the sharder's": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inCluster(t, func(t *testing.T, k *cluster) {
 				replicas := map[string]*testShard{}
 				for _, name := range []string{"a", "b", "c", "d"} {
-					replicas[name] = w.replica(name)
+					replicas[name] = k.replica(name)
 					time.Sleep(time.Second)
 				}
-				w.create(40, "o")
+				k.create(40, "o")
 				time.Sleep(time.Minute)
-				w.requirePlaced(40, "a", "b", "c", "d")
-				leader, victim := w.holder("election"), "a"
+				k.requirePlaced(40, "a", "b", "c", "d")
+				leader, victim := k.holder("election"), "a"
 				require.Equal(t, "a", leader, "it came first")
 				if !sharder {
 					victim = "b"
@@ -68,7 +68,7 @@ func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 				replicas[victim].kill()
 				delete(replicas, victim)
 				crashed := time.Now()
-				for w.owners()["-"]+w.owners()[victim] > 0 {
+				for k.owners()["-"]+k.owners()[victim] > 0 {
 					time.Sleep(500 * time.Millisecond)
 					require.Less(t, time.Since(crashed), time.Minute)
 				}
@@ -84,8 +84,8 @@ func TestACrashOfTheSharderIsThatOfAShard(t *testing.T) {
 }
 
 // holder returns the holder of a lease.
-func (w *world) holder(shard string) string {
-	lease, err := w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), shard, metav1.GetOptions{})
-	require.NoError(w.t, err)
+func (k *cluster) holder(shard string) string {
+	lease, err := k.kube.CoordinationV1().Leases(testNamespace).Get(k.t.Context(), shard, metav1.GetOptions{})
+	require.NoError(k.t, err)
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }

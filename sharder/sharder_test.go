@@ -27,23 +27,23 @@ import (
 )
 
 func TestObjectsAreAssignedToTheOnlyShard(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.create(20, "early")
-		stop := w.sharder(w.config())
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.create(20, "early")
+		stop := k.sharder(k.config())
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]int{"-": 20}, w.owners(), "there is no shard yet")
-		assert.Empty(t, w.patched())
+		assert.Equal(t, map[string]int{"-": 20}, k.owners(), "there is no shard yet")
+		assert.Empty(t, k.patched())
 
-		a := w.shard("a")
+		a := k.shard("a")
 		time.Sleep(5 * time.Second)
-		w.requirePlaced(20, "a")
-		assert.Equal(t, map[string]int{"assign": 20}, w.patched(), "one patch each")
-		assert.Equal(t, []string{"members [a]", "settled [a]"}, w.told())
+		k.requirePlaced(20, "a")
+		assert.Equal(t, map[string]int{"assign": 20}, k.patched(), "one patch each")
+		assert.Equal(t, []string{"members [a]", "settled [a]"}, k.told())
 
-		w.create(5, "late")
+		k.create(5, "late")
 		time.Sleep(100 * time.Millisecond)
-		w.requirePlaced(25, "a")
-		assert.Equal(t, map[string]int{"assign": 5}, w.patched())
+		k.requirePlaced(25, "a")
+		assert.Equal(t, map[string]int{"assign": 5}, k.patched())
 		a.release()
 		stop()
 	})
@@ -51,37 +51,37 @@ func TestObjectsAreAssignedToTheOnlyShard(t *testing.T) {
 
 // settledWith starts shards with those names and a sharder, creates n objects, and waits until each
 // object is with a shard.
-func (w *world) settledWith(n int, c Config, names ...string) (stop func(), shards []*testShard) {
-	w.t.Helper()
+func (k *cluster) settledWith(n int, c Config, names ...string) (stop func(), shards []*testShard) {
+	k.t.Helper()
 	for _, name := range names {
-		shards = append(shards, w.shard(name))
+		shards = append(shards, k.shard(name))
 	}
 	time.Sleep(time.Second)
-	stop = w.sharder(c)
+	stop = k.sharder(c)
 	time.Sleep(time.Second)
-	w.create(n, "o")
+	k.create(n, "o")
 	time.Sleep(20 * time.Second)
-	w.requirePlaced(n, names...)
-	require.Equal(w.t, map[string]int{"assign": n}, w.patched())
-	w.told()
+	k.requirePlaced(n, names...)
+	require.Equal(k.t, map[string]int{"assign": n}, k.patched())
+	k.told()
 	return stop, shards
 }
 
 func TestAJoiningShardGetsItsPartByDrains(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		defer stop()
-		before := w.owners()
-		shards = append(shards, w.shard("c"))
+		before := k.owners()
+		shards = append(shards, k.shard("c"))
 		time.Sleep(30 * time.Second)
-		after := w.owners()
-		w.requirePlaced(60, "a", "b", "c")
+		after := k.owners()
+		k.requirePlaced(60, "a", "b", "c")
 		moved := after["c"]
 		assert.Equal(t, map[string]int{"a": before["a"] - after["a"], "b": before["b"] - after["b"]},
 			map[string]int{"a": int(shards[0].acks.Load()), "b": int(shards[1].acks.Load())})
-		assert.Equal(t, map[string]int{"drain": moved}, w.patched(),
+		assert.Equal(t, map[string]int{"drain": moved}, k.patched(),
 			"and as many of the shards, which give them away themselves")
-		assert.Equal(t, []string{"members [a b c]", "settled [a b c]"}, w.told())
+		assert.Equal(t, []string{"members [a b c]", "settled [a b c]"}, k.told())
 		for _, s := range shards {
 			s.release()
 		}
@@ -89,189 +89,189 @@ func TestAJoiningShardGetsItsPartByDrains(t *testing.T) {
 }
 
 func TestAReleasedShardsObjectsMoveAtOnceWithoutDrain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b", "c")
 		defer stop()
-		moved := w.owners()["b"]
+		moved := k.owners()["b"]
 		shards[1].release()
 		time.Sleep(time.Second)
-		w.requirePlaced(60, "a", "c")
-		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+		k.requirePlaced(60, "a", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, k.patched())
 	})
 }
 
 func TestADeadShardsLeaseIsTakenOnceAndItsObjectsMove(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b", "c")
 		defer stop()
-		moved := w.owners()["b"]
+		moved := k.owners()["b"]
 		shards[1].kill()
 		time.Sleep(26 * time.Second) // at most 30 s after its last renewal
-		assert.Empty(t, w.patched())
-		assert.Empty(t, w.told())
+		assert.Empty(t, k.patched())
+		assert.Empty(t, k.told())
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(60, "a", "c")
-		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
-		told := w.told()
+		k.requirePlaced(60, "a", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, k.patched())
+		told := k.told()
 		assert.ElementsMatch(t, []string{"taken b", "members [a c]", "settled [a c]"}, told)
 		// the response may come after the event of the watch
 		told = slices.DeleteFunc(told, func(s string) bool { return s == "taken b" })
 		assert.Equal(t, []string{"members [a c]", "settled [a c]"}, told)
 
 		// It comes back, in its next epoch.
-		w.shard("b")
+		k.shard("b")
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "a", "b", "c")
-		assert.Equal(t, map[string]int{"drain": moved}, w.patched())
+		k.requirePlaced(60, "a", "b", "c")
+		assert.Equal(t, map[string]int{"drain": moved}, k.patched())
 	})
 }
 
 func TestARestartWithinTheGraceMovesNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b", "c")
 		defer stop()
 		shards[1].kill()
-		w.shard("b") // waits for D
+		k.shard("b") // waits for D
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "a", "b", "c")
-		assert.Empty(t, w.patched())
-		assert.Empty(t, w.told())
+		k.requirePlaced(60, "a", "b", "c")
+		assert.Empty(t, k.patched())
+		assert.Empty(t, k.told())
 	})
 }
 
 func TestAReleaseAndReturnBetweenTwoLooksIsSeen(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b", "c")
 		stop()
-		moved := w.owners()["-"] + w.owners()["b"]
+		moved := k.owners()["-"] + k.owners()["b"]
 		shards[1].release()
-		w.shard("b")
+		k.shard("b")
 		time.Sleep(5 * time.Second)
-		assert.Equal(t, moved, w.owners()["-"], "records of an epoch that is over")
-		defer w.sharder(w.config())()
+		assert.Equal(t, moved, k.owners()["-"], "records of an epoch that is over")
+		defer k.sharder(k.config())()
 		time.Sleep(30 * time.Second)
-		w.requirePlaced(60, "a", "b", "c")
-		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
+		k.requirePlaced(60, "a", "b", "c")
+		assert.Equal(t, map[string]int{"assign": moved}, k.patched())
 	})
 }
 
 func TestAShardThatDiesWhileItIsDrainedLosesItsObjectsWithoutAcknowledgement(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		defer stop()
 		stubborn(true, shards[0])
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(20 * time.Second)
-		draining := w.owners()["-"]
+		draining := k.owners()["-"]
 		require.Positive(t, draining)
 		shards[0].kill()
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "b", "c")
+		k.requirePlaced(60, "b", "c")
 		assert.Zero(t, shards[0].acks.Load())
 	})
 }
 
 func TestASharderThatTakesOverInTheMiddleOfARebalanceFinishesIt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.MaxDrains, c.Concurrency = 2, 1
-		stop, _ := w.settledWith(60, c, "a", "b")
-		w.connection.Inject(apisim.Faults{Latency: 50 * time.Millisecond})
-		w.shard("c")
+		stop, _ := k.settledWith(60, c, "a", "b")
+		k.connection.Inject(apisim.Faults{Latency: 50 * time.Millisecond})
+		k.shard("c")
 		time.Sleep(time.Second)
 		stop()
-		patched := w.patched()
+		patched := k.patched()
 		require.Positive(t, patched["drain"])
 		time.Sleep(time.Second)
-		require.Less(t, w.owners()["c"], 15)
-		assert.Empty(t, w.patched(), "after Run has returned nothing is written")
-		defer w.sharder(c)()
+		require.Less(t, k.owners()["c"], 15)
+		assert.Empty(t, k.patched(), "after Run has returned nothing is written")
+		defer k.sharder(c)()
 		time.Sleep(30 * time.Second)
-		w.requirePlaced(60, "a", "b", "c")
-		drained := patched["drain"] + w.patched()["drain"]
-		assert.LessOrEqual(t, drained, w.owners()["c"], "nothing is drained twice")
-		assert.GreaterOrEqual(t, drained, w.owners()["c"]-c.Concurrency, "the answers that the first did not wait for")
-		assert.Contains(t, w.told(), "settled [a b c]")
+		k.requirePlaced(60, "a", "b", "c")
+		drained := patched["drain"] + k.patched()["drain"]
+		assert.LessOrEqual(t, drained, k.owners()["c"], "nothing is drained twice")
+		assert.GreaterOrEqual(t, drained, k.owners()["c"]-c.Concurrency, "the answers that the first did not wait for")
+		assert.Contains(t, k.told(), "settled [a b c]")
 	})
 }
 
 func TestDrainsAreLimited(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.MaxDrains = 3
-		stop, shards := w.settledWith(60, c, "a", "b")
+		stop, shards := k.settledWith(60, c, "a", "b")
 		defer stop()
 		stubborn(true, shards...)
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, 3, w.owners()["-"])
-		told := w.told()
+		assert.Equal(t, 3, k.owners()["-"])
+		told := k.told()
 		assert.Equal(t, "members [a b c]", told[0])
 		assert.Len(t, told, 4, "three are overdue: %v", told)
 
-		assigned := w.owners()["a"]
-		w.create(20, "new") // stuck objects delay no others
+		assigned := k.owners()["a"]
+		k.create(20, "new") // stuck objects delay no others
 		time.Sleep(2 * time.Second)
-		assert.Greater(t, w.owners()["a"], assigned)
-		assert.Equal(t, 3, w.draining())
+		assert.Greater(t, k.owners()["a"], assigned)
+		assert.Equal(t, 3, k.draining())
 
 		stubborn(false, shards...)
 		time.Sleep(2 * time.Minute)
-		w.requirePlaced(80, "a", "b", "c")
-		assert.Contains(t, w.told(), "settled [a b c]")
+		k.requirePlaced(80, "a", "b", "c")
+		assert.Contains(t, k.told(), "settled [a b c]")
 	})
 }
 
 func TestADeadShardsLeaseIsDeletedInTheEnd(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.GCPeriod = 10 * time.Minute
-		stop, shards := w.settledWith(10, c, "a", "b")
+		stop, shards := k.settledWith(10, c, "a", "b")
 		defer stop()
 		shards[1].release()
 		time.Sleep(9 * time.Minute)
-		_, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+		_, err := k.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
-		assert.Equal(t, []string{"members [a]", "settled [a]", "collected b"}, w.told())
+		assert.Equal(t, []string{"members [a]", "settled [a]", "collected b"}, k.told())
 	})
 }
 
 func TestALeaseIsKeptWhileAnObjectCarriesItsLabel(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Resources[0].Selector, c.GCPeriod, c.ScanInterval = ringtest.SelectorOf(t,
 			"sharded=true"), time.Minute, time.Minute
-		stop := w.sharder(c)
+		stop := k.sharder(c)
 		defer stop()
-		w.shard("a")
-		b := w.shard("b")
-		w.create(1, "o")
-		w.deny("o-000", refusals()["403"])
-		w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":"b"}}}`)
+		k.shard("a")
+		b := k.shard("b")
+		k.create(1, "o")
+		k.deny("o-000", refusals()["403"])
+		k.edit("o-000", `{"metadata":{"labels":{"`+k.keys.Shard+`":"b"}}}`)
 		time.Sleep(time.Second)
 		b.release()
 		time.Sleep(5 * time.Minute)
-		told := w.told()
+		told := k.told()
 		assert.NotContains(t, told, "collected b")
 		assert.Contains(t, told, "settled [a]", "whatever object is broken")
-		w.deny("", nil)
+		k.deny("", nil)
 		time.Sleep(2 * time.Minute)
-		assert.Contains(t, w.told(), "collected b")
+		assert.Contains(t, k.told(), "collected b")
 	})
 }
 
 func TestWhenHalfOfTheShardsExpireTogetherTheyGetMoreTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b", "c")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b", "c")
 		defer stop()
 		shards[1].kill()
 		shards[2].kill()
 		time.Sleep(40 * time.Second)
-		assert.Equal(t, []string{"storm [b c]"}, w.told())
+		assert.Equal(t, []string{"storm [b c]"}, k.told())
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(30, "a")
-		assert.Subset(t, w.told(), []string{"taken b", "taken c", "settled [a]"})
+		k.requirePlaced(30, "a")
+		assert.Subset(t, k.told(), []string{"taken b", "taken c", "settled [a]"})
 	})
 }
 
@@ -283,9 +283,9 @@ func stubborn(hold bool, shards ...*testShard) {
 }
 
 // draining returns the number of drained objects.
-func (w *world) draining() (n int) {
-	for _, o := range w.objects() {
-		if w.keys.Draining(&o) {
+func (k *cluster) draining() (n int) {
+	for _, o := range k.objects() {
+		if k.keys.Draining(&o) {
 			n++
 		}
 	}
@@ -293,11 +293,11 @@ func (w *world) draining() (n int) {
 }
 
 // edit patches an object as a user does.
-func (w *world) edit(name, patch string) {
-	w.t.Helper()
-	_, err := w.kube.CoreV1().ConfigMaps("default").Patch(w.t.Context(), name, types.MergePatchType, []byte(patch),
+func (k *cluster) edit(name, patch string) {
+	k.t.Helper()
+	_, err := k.kube.CoreV1().ConfigMaps("default").Patch(k.t.Context(), name, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 }
 
 func TestEditsOfUsersAreRepaired(t *testing.T) {
@@ -317,22 +317,22 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 	} {
 		for _, all := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					c := w.config()
+				inCluster(t, func(t *testing.T, k *cluster) {
+					c := k.config()
 					c.WatchAll, c.ScanInterval = all, 20*time.Second
-					stop, _ := w.settledWith(20, c, "a", "b")
+					stop, _ := k.settledWith(20, c, "a", "b")
 					defer stop()
-					before := w.owners()
-					w.edit(object, `{"metadata":`+edit+`}`)
+					before := k.owners()
+					k.edit(object, `{"metadata":`+edit+`}`)
 					if all {
 						time.Sleep(5 * time.Second)
 					} else {
 						time.Sleep(c.ScanInterval + 5*time.Second)
 					}
-					w.requirePlaced(20, "a", "b")
-					assert.Equal(t, before, w.owners(), "it is back where it was")
+					k.requirePlaced(20, "a", "b")
+					assert.Equal(t, before, k.owners(), "it is back where it was")
 					patched := 0
-					for _, count := range w.patched() {
+					for _, count := range k.patched() {
 						patched += count
 					}
 					assert.LessOrEqual(t, patched, 1)
@@ -344,74 +344,74 @@ func TestEditsOfUsersAreRepaired(t *testing.T) {
 
 // The sharder asks each shard that may work on an object when a user strips the object.
 func TestABlankObjectIsProbedWhileTheRingIsUnsettled(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		defer stop()
 		stubborn(true, shards...) // so that the ring stays unsettled
-		w.shard("c")
+		k.shard("c")
 		time.Sleep(5 * time.Second)
 		var moving string
-		for _, o := range w.objects() {
-			if w.keys.Draining(&o) {
+		for _, o := range k.objects() {
+			if k.keys.Draining(&o) {
 				moving = o.Name
 				break
 			}
 		}
 		require.NotEmpty(t, moving)
-		w.patched()
-		w.edit(moving, `{"metadata":{"labels":null,"annotations":null}}`)
+		k.patched()
+		k.edit(moving, `{"metadata":{"labels":null,"annotations":null}}`)
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]int{"probe": 1}, w.patched())
-		o, err := w.kube.CoreV1().ConfigMaps("default").Get(t.Context(), moving, metav1.GetOptions{})
+		assert.Equal(t, map[string]int{"probe": 1}, k.patched())
+		o, err := k.kube.CoreV1().ConfigMaps("default").Get(t.Context(), moving, metav1.GetOptions{})
 		require.NoError(t, err)
-		assert.Contains(t, []string{"a", "b"}, w.keys.ShardOf(o))
-		assert.True(t, w.keys.Draining(o))
+		assert.Contains(t, []string{"a", "b"}, k.keys.ShardOf(o))
+		assert.True(t, k.keys.Draining(o))
 
 		stubborn(false, shards...)
 		time.Sleep(time.Minute)
-		w.requirePlaced(60, "a", "b", "c")
+		k.requirePlaced(60, "a", "b", "c")
 	})
 }
 
 func TestWithoutItsHistoryASharderAsksEveryShard(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a", "b")
 		stop()
 		require.NoError(t,
-			w.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
+			k.kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
 				metav1.DeleteOptions{}))
-		w.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
-		defer w.sharder(w.config())()
+		k.edit("o-000", `{"metadata":{"labels":null,"annotations":null}}`)
+		defer k.sharder(k.config())()
 		time.Sleep(30 * time.Second)
-		w.requirePlaced(20, "a", "b")
-		assert.Equal(t, map[string]int{"probe": 1, "assign": 1}, w.patched())
+		k.requirePlaced(20, "a", "b")
+		assert.Equal(t, map[string]int{"probe": 1, "assign": 1}, k.patched())
 		assert.EqualValues(t, 1, shards[0].acks.Load()+shards[1].acks.Load())
 	})
 }
 
 func TestADeletedLeaseProvesNothingForTwiceItsDuration(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(40, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(40, k.config(), "a", "b")
 		defer stop()
-		moved := w.owners()["b"]
+		moved := k.owners()["b"]
 		shards[1].kill()
 		require.NoError(t,
-			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+			k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "b", metav1.DeleteOptions{}))
 		time.Sleep(29 * time.Second)
-		assert.Empty(t, w.patched())
+		assert.Empty(t, k.patched())
 		time.Sleep(10 * time.Second)
-		w.requirePlaced(40, "a")
-		assert.Equal(t, map[string]int{"assign": moved}, w.patched())
-		l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+		k.requirePlaced(40, "a")
+		assert.Equal(t, map[string]int{"assign": moved}, k.patched())
+		l, err := k.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, shardlease.Sharder, *l.Spec.HolderIdentity)
 	})
 }
 
 func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-		c := w.config()
+		c := k.config()
 		c.Resources = []api.Resource{
 			{GVR: namespaces},
 			{
@@ -419,26 +419,26 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 				Selector: ringtest.SelectorOf(t, "sharded=true"),
 			},
 		}
-		stop := w.sharder(c)
+		stop := k.sharder(c)
 		defer stop()
-		w.shard("a")
-		w.shard("b")
+		k.shard("a")
+		k.shard("b")
 		for i := range 10 {
-			_, err := w.kube.CoreV1().Namespaces().Create(t.Context(),
+			_, err := k.kube.CoreV1().Namespaces().Create(t.Context(),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})
 			require.NoError(t, err)
 			for _, ns := range []string{"x", "y", "z"} {
-				w.createWidget(ns, fmt.Sprintf("w%d", i), map[string]any{"sharded": "true"})
-				w.createWidget(ns, fmt.Sprintf("v%d", i), nil)
+				k.createWidget(ns, fmt.Sprintf("w%d", i), map[string]any{"sharded": "true"})
+				k.createWidget(ns, fmt.Sprintf("v%d", i), nil)
 			}
 		}
 		time.Sleep(20 * time.Second)
 		count := func(gvr schema.GroupVersionResource) map[string]int {
-			list, err := w.meta.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+			list, err := k.meta.Resource(gvr).List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, err)
 			count := map[string]int{}
 			for _, o := range list.Items {
-				count[o.Namespace+":"+w.keys.ShardOf(&o)]++
+				count[o.Namespace+":"+k.keys.ShardOf(&o)]++
 			}
 			return count
 		}
@@ -453,41 +453,41 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 	})
 }
 
-func (w *world) createWidget(namespace, name string, labels map[string]any) {
-	w.t.Helper()
-	client, err := dynamic.NewForConfig(w.server.Client("user").Config())
-	require.NoError(w.t, err)
-	_, err = client.Resource(ringtest.Widgets).Namespace(namespace).Create(w.t.Context(),
+func (k *cluster) createWidget(namespace, name string, labels map[string]any) {
+	k.t.Helper()
+	client, err := dynamic.NewForConfig(k.server.Client("user").Config())
+	require.NoError(k.t, err)
+	_, err = client.Resource(ringtest.Widgets).Namespace(namespace).Create(k.t.Context(),
 		&unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": ringtest.Widgets.GroupVersion().String(), "kind": "Widget",
 			"metadata": map[string]any{"name": name, "labels": labels},
 		}}, metav1.CreateOptions{})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 }
 
 // A patch fails if another client changes the object after the decision. The sharder reads only
 // that object and decides again.
 func TestAConflictIsDecidedAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, _ := w.settledWith(5, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, _ := k.settledWith(5, k.config(), "a")
 		defer stop()
-		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
-		from := len(w.server.Trace())
-		w.create(1, "new")
+		k.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		from := len(k.server.Trace())
+		k.create(1, "new")
 		time.Sleep(50 * time.Millisecond) // the patch is on its way
-		w.edit("new-000", `{"data":{"x":"y"}}`)
+		k.edit("new-000", `{"data":{"x":"y"}}`)
 		time.Sleep(2 * time.Second)
-		w.requirePlaced(6, "a")
-		assert.Equal(t, map[string]int{"assign": 1}, w.patched())
+		k.requirePlaced(6, "a")
+		assert.Equal(t, map[string]int{"assign": 1}, k.patched())
 		var requests []string
-		for _, r := range w.server.Trace()[from:] {
+		for _, r := range k.server.Trace()[from:] {
 			if r.Client == "sharder" {
 				requests = append(requests, fmt.Sprint(r.Method, " ", r.Code))
 			}
 		}
 		require.GreaterOrEqual(t, len(requests), 3)
 		assert.Equal(t, []string{"PATCH 409", "GET 200", "PATCH 200"}, requests[:3])
-		assert.Zero(t, w.requests(from)["LIST configmaps"])
+		assert.Zero(t, k.requests(from)["LIST configmaps"])
 	})
 }
 
@@ -498,15 +498,15 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 		"refused":       {Refuse: ringtest.IsPatch},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(_ *testing.T, w *world) {
-				stop, _ := w.settledWith(5, w.config(), "a")
+			inCluster(t, func(_ *testing.T, k *cluster) {
+				stop, _ := k.settledWith(5, k.config(), "a")
 				defer stop()
-				w.connection.Inject(fault)
-				w.create(20, "new")
+				k.connection.Inject(fault)
+				k.create(20, "new")
 				time.Sleep(time.Minute)
-				w.connection.Inject(apisim.Faults{})
+				k.connection.Inject(apisim.Faults{})
 				time.Sleep(time.Minute)
-				w.requirePlaced(25, "a")
+				k.requirePlaced(25, "a")
 			})
 		})
 	}
@@ -514,9 +514,9 @@ func TestAFailingPatchIsTriedAgain(t *testing.T) {
 
 // requests counts the requests of the sharder by verb and resource, such as "LIST configmaps". It
 // skips the first from entries of the trace, and conflicts.
-func (w *world) requests(from int) map[string]int {
+func (k *cluster) requests(from int) map[string]int {
 	count := map[string]int{}
-	for _, r := range w.server.Trace()[from:] {
+	for _, r := range k.server.Trace()[from:] {
 		if r.Client != "sharder" || r.Code == http.StatusConflict { // two watches may report one change
 			continue
 		}
@@ -536,32 +536,32 @@ func (w *world) requests(from int) map[string]int {
 }
 
 func TestRequestsAreBounded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.PageSize, c.ScanInterval = 10, time.Hour
-		stop, shards := w.settledWith(95, c, "a", "b", "c")
+		stop, shards := k.settledWith(95, c, "a", "b", "c")
 		defer stop()
 		const pages = 10 // the ring's history is a ConfigMap too
 
-		from := len(w.server.Trace())
+		from := len(k.server.Trace())
 		time.Sleep(6 * time.Minute)
-		quiet := w.requests(from)
+		quiet := k.requests(from)
 		assert.Zero(t, quiet["LIST configmaps"]+quiet["PATCH configmaps"]+quiet["GET configmaps"], "%v", quiet)
 
-		from = len(w.server.Trace())
-		w.shard("d")
+		from = len(k.server.Trace())
+		k.shard("d")
 		time.Sleep(time.Minute)
-		moved := w.owners()["d"]
-		joined := w.requests(from)
+		moved := k.owners()["d"]
+		joined := k.requests(from)
 		assert.Equal(t, moved, joined["PATCH configmaps"], "and as many of the shards")
-		assert.LessOrEqual(t, joined["LIST configmaps"], 2*pages+1, "two scans, and the list of a watch: %+v", w.scans)
+		assert.LessOrEqual(t, joined["LIST configmaps"], 2*pages+1, "two scans, and the list of a watch: %+v", k.scans)
 		assert.Equal(t, 2, joined["PUT configmaps"], "the ring's history")
 
-		from = len(w.server.Trace())
-		moved = w.owners()["b"]
+		from = len(k.server.Trace())
+		moved = k.owners()["b"]
 		shards[1].release()
 		time.Sleep(time.Minute)
-		left := w.requests(from)
+		left := k.requests(from)
 		assert.Equal(t, moved, left["PATCH configmaps"])
 		assert.LessOrEqual(t, left["LIST configmaps"], pages+(moved+9)/10+1, "its objects, and a scan")
 		assert.Equal(t, 2, left["PUT configmaps"])
@@ -569,16 +569,16 @@ func TestRequestsAreBounded(t *testing.T) {
 }
 
 func TestASettledSharderHoldsNoObject(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var s *Sharder
-		c := w.config()
-		w.connection = w.server.Client("sharder")
-		kube, meta := w.clients(w.connection)
+		c := k.config()
+		k.connection = k.server.Client("sharder")
+		kube, meta := k.clients(k.connection)
 		s, err := New(kube, meta, ringtest.TestMapper(), c)
 		require.NoError(t, err)
-		defer w.begin(func(ctx context.Context) { _ = s.Run(ctx) })()
-		w.shard("a")
-		w.create(300, "o")
+		defer k.begin(func(ctx context.Context) { _ = s.Run(ctx) })()
+		k.shard("a")
+		k.create(300, "o")
 		time.Sleep(time.Minute)
 		status, ok := s.Status()
 		require.True(t, ok)
@@ -591,30 +591,30 @@ func TestASettledSharderHoldsNoObject(t *testing.T) {
 }
 
 func TestAStoppedSharderWritesNothingMore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := w.config()
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
 		c.Concurrency = 1
-		stop, _ := w.settledWith(5, c, "a")
-		w.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
-		w.create(100, "new")
+		stop, _ := k.settledWith(5, c, "a")
+		k.connection.Inject(apisim.Faults{Latency: 100 * time.Millisecond})
+		k.create(100, "new")
 		time.Sleep(time.Second)
 		began := time.Now()
 		stop()
 		assert.Zero(t, time.Since(began), "it does not wait for answers")
 		time.Sleep(100 * time.Millisecond) // requests on their way arrive
 		synctest.Wait()                    // also those that arrive in this instant
-		before := w.owners()["-"]
+		before := k.owners()["-"]
 		require.Positive(t, before)
 		time.Sleep(time.Minute)
-		assert.Equal(t, before, w.owners()["-"])
+		assert.Equal(t, before, k.owners()["-"])
 	})
 }
 
 func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(30, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		stop()
-		kube, meta := w.clients(w.server.Client("user"))
+		kube, meta := k.clients(k.server.Client("user"))
 		s, err := New(kube, meta, ringtest.TestMapper(), testConfig())
 		require.NoError(t, err)
 		object := api.ObjectRef{GVR: ringtest.ConfigMaps, Namespace: "default", Name: "o-000"}
@@ -624,7 +624,7 @@ func TestExplainAndPlanSayWhatWouldHappen(t *testing.T) {
 		assert.Equal(t, x.Target, x.Owner)
 		assert.Equal(t, x.Target, x.Label)
 
-		w.edit("o-000", `{"metadata":{"labels":{"`+w.keys.Shard+`":"x"}}}`)
+		k.edit("o-000", `{"metadata":{"labels":{"`+k.keys.Shard+`":"x"}}}`)
 		x, err = s.Explain(t.Context(), object)
 		require.NoError(t, err)
 		assert.Equal(t, "restore", x.Verb)

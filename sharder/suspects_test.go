@@ -29,7 +29,7 @@ import (
 // container is a shard whose process dies when it works on an object that is poison. A kubelet restarts
 // it. With a supervisor its Lease is then released.
 type container struct {
-	w          *world
+	k          *cluster
 	name       string
 	supervised bool
 	epoch      atomic.Pointer[shardlease.Epoch] // nil: the process does not run
@@ -39,9 +39,9 @@ type container struct {
 // poison is the name of an object, and its label.
 const poison = "poison"
 
-func (w *world) container(name string, supervised bool) *container {
-	c := &container{w: w, name: name, supervised: supervised}
-	w.begin(func(ctx context.Context) {
+func (k *cluster) container(name string, supervised bool) *container {
+	c := &container{k: k, name: name, supervised: supervised}
+	k.begin(func(ctx context.Context) {
 		for backOff := 10 * time.Second; ; backOff = min(2*backOff, 5*time.Minute) {
 			began := time.Now()
 			c.live(ctx)
@@ -58,13 +58,13 @@ func (w *world) container(name string, supervised bool) *container {
 
 // live runs the process until it dies.
 func (c *container) live(ctx context.Context) {
-	w := c.w
-	s := &testShard{connection: w.server.Client(c.name)}
-	kube, meta := w.clients(s.connection)
+	k := c.k
+	s := &testShard{connection: k.server.Client(c.name)}
+	kube, meta := k.clients(s.connection)
 	l, err := shardlease.New(kube, shardlease.Config{
 		Namespace: testNamespace, Ring: testRing, Identity: c.name, PodUID: "uid of " + c.name, OnLost: func(error) {},
 	})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	ctx, die := context.WithCancel(ctx)
 	defer die()
 	_ = l.Run(ctx, func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func (c *container) live(ctx context.Context) {
 		}
 		began, epoch := time.Now(), term.Epoch()
 		c.epoch.Store(&epoch)
-		go w.acknowledge(ctx, s, c.name, meta, epoch)
+		go k.acknowledge(ctx, s, c.name, meta, epoch)
 		c.work(ctx, meta, epoch, func(victim types.UID) {
 			s.connection.Sever()
 			c.epoch.Store(nil)
@@ -94,11 +94,11 @@ func (c *container) work(ctx context.Context, meta metadata.Interface, epoch sha
 ) {
 	src := source{
 		client: meta.Resource(ringtest.ConfigMaps), page: newPageSize(500), log: zap.NewNop(),
-		selector: ringtest.SelectorOf(c.w.t, "poison,"+c.w.keys.Shard+"="+c.name),
+		selector: ringtest.SelectorOf(c.k.t, "poison,"+c.k.keys.Shard+"="+c.name),
 		resource: protocol.Resource{Resource: api.Resource{GVR: ringtest.ConfigMaps}},
 	}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
-		r, ok := c.w.keys.RecordOf(o)
+		r, ok := c.k.keys.RecordOf(o)
 		if ok && r.State == protocol.StateOwned && c.owns(r, epoch) {
 			die(o.UID)
 		}
@@ -112,35 +112,35 @@ func (c *container) owns(r protocol.Record, epoch shardlease.Epoch) bool {
 
 // release is what the supervisor does.
 func (c *container) release(victim types.UID) {
-	leases := c.w.kube.CoordinationV1().Leases(testNamespace)
-	require.NoError(c.w.t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the sharder may have written it
-		l, err := leases.Get(c.w.t.Context(), c.name, metav1.GetOptions{})
+	leases := c.k.kube.CoordinationV1().Leases(testNamespace)
+	require.NoError(c.k.t, retry.RetryOnConflict(retry.DefaultRetry, func() error { // the sharder may have written it
+		l, err := leases.Get(c.k.t.Context(), c.name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		released := lease.RecordOf(l).Release(metav1.NowMicro())
 		shardrecord.MarkCrash(released, []uint64{shardrecord.DigestOf(victim)}, true)
-		_, err = leases.Update(c.w.t.Context(), released, metav1.UpdateOptions{})
+		_, err = leases.Update(c.k.t.Context(), released, metav1.UpdateOptions{})
 		return err
 	}))
 }
 
-func (w *world) createPoison() {
-	_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(), &corev1.ConfigMap{
+func (k *cluster) createPoison() {
+	_, err := k.kube.CoreV1().ConfigMaps("default").Create(k.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: poison, Labels: map[string]string{poison: ""}},
 	}, metav1.CreateOptions{})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 }
 
 // served returns the share of the objects, all but poison, that a running process owns.
-func (w *world) served(all []*container) float64 {
+func (k *cluster) served(all []*container) float64 {
 	objects, served := 0, 0
-	for _, o := range w.objects() {
+	for _, o := range k.objects() {
 		if o.Name == poison {
 			continue
 		}
 		objects++
-		r, ok := w.keys.RecordOf(&o)
+		r, ok := k.keys.RecordOf(&o)
 		if !ok || r.State != protocol.StateOwned {
 			continue
 		}
@@ -160,9 +160,9 @@ func TestAnObjectThatCrashesItsShardsIsHeldBack(t *testing.T) {
 	for name, supervised := range map[string]bool{"supervisor": true, "no supervisor": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, func(t *testing.T, w *world) {
+			inCluster(t, func(t *testing.T, k *cluster) {
 				var held, innocent atomic.Int32
-				c := w.config()
+				c := k.config()
 				c.Logger = zap.NewNop()
 				c.Hooks.OnHeldBack = func(h HeldBack) {
 					if h.Object.Name == poison {
@@ -171,20 +171,20 @@ func TestAnObjectThatCrashesItsShardsIsHeldBack(t *testing.T) {
 						innocent.Add(1)
 					}
 				}
-				w.sharder(c)
-				w.create(100, "p")
+				k.sharder(c)
+				k.create(100, "p")
 				var all []*container
 				for _, shard := range []string{"a", "b", "c", "d", "e"} {
-					all = append(all, w.container(shard, supervised))
+					all = append(all, k.container(shard, supervised))
 				}
 				time.Sleep(2 * time.Minute)
-				require.InDelta(t, 1, w.served(all), 0)
+				require.InDelta(t, 1, k.served(all), 0)
 
-				w.createPoison()
+				k.createPoison()
 				total, deaths, worst := 0.0, int32(0), 1.0
 				for range 720 {
 					time.Sleep(5 * time.Second)
-					served := w.served(all)
+					served := k.served(all)
 					total, worst = total+served, min(worst, served)
 				}
 				for _, c := range all {
@@ -204,17 +204,17 @@ func TestAnObjectThatCrashesItsShardsIsHeldBack(t *testing.T) {
 
 // What a process did not work on when it died is not suspected.
 func TestOnlyWhatAProcessWorkedOnIsSuspected(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var held []string
-		c := w.config()
+		c := k.config()
 		c.Hooks.OnHeldBack = func(h HeldBack) { held = append(held, h.Object.Name) }
-		w.sharder(c)
-		w.create(20, "p")
+		k.sharder(c)
+		k.create(20, "p")
 		for _, shard := range []string{"a", "b", "c"} {
-			w.container(shard, true)
+			k.container(shard, true)
 		}
 		time.Sleep(2 * time.Minute)
-		w.createPoison()
+		k.createPoison()
 		time.Sleep(time.Hour)
 		synctest.Wait() // it may be held back again just now
 		require.NotEmpty(t, held)
@@ -226,49 +226,49 @@ func TestOnlyWhatAProcessWorkedOnIsSuspected(t *testing.T) {
 
 // A shard may be dead before it gets an object. Its end is not counted.
 func TestTheEndOfAShardThatWasDeadAlreadyIsNotCounted(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		_, shards := w.settledWith(100, w.config(), "a", "b", "c", "d", "e")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		_, shards := k.settledWith(100, k.config(), "a", "b", "c", "d", "e")
 		shards[1].kill()
 		time.Sleep(5 * time.Second)
 		shards[2].kill()
 		time.Sleep(45 * time.Second)
-		assert.Contains(t, w.told(), "members [a c d e]")
-		w.requirePlaced(100, "a", "d", "e")
+		assert.Contains(t, k.told(), "members [a c d e]")
+		k.requirePlaced(100, "a", "d", "e")
 	})
 }
 
 // A change of an object ends that it is held back, as does the removal of its record.
 func TestAChangedObjectIsNotHeldBack(t *testing.T) {
-	for name, change := range map[string]func(w *world, o *corev1.ConfigMap){
-		"a change":              func(_ *world, o *corev1.ConfigMap) { o.Data = map[string]string{"changed": "yes"} },
-		"removal of the record": func(w *world, o *corev1.ConfigMap) { delete(o.Annotations, w.keys.Record) },
+	for name, change := range map[string]func(k *cluster, o *corev1.ConfigMap){
+		"a change":              func(_ *cluster, o *corev1.ConfigMap) { o.Data = map[string]string{"changed": "yes"} },
+		"removal of the record": func(k *cluster, o *corev1.ConfigMap) { delete(o.Annotations, k.keys.Record) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inCluster(t, func(t *testing.T, k *cluster) {
 				held := make(chan HeldBack, 100)
-				c := w.config()
+				c := k.config()
 				c.Hooks.OnHeldBack = func(h HeldBack) { held <- h }
-				w.sharder(c)
+				k.sharder(c)
 				var all []*container
 				for _, shard := range []string{"a", "b", "c", "d"} {
-					all = append(all, w.container(shard, true))
+					all = append(all, k.container(shard, true))
 				}
 				time.Sleep(2 * time.Minute)
-				w.createPoison()
+				k.createPoison()
 				for range 3 {
 					<-held
 				}
-				client := w.kube.CoreV1().ConfigMaps("default")
+				client := k.kube.CoreV1().ConfigMaps("default")
 				o, err := client.Get(t.Context(), poison, metav1.GetOptions{})
 				require.NoError(t, err)
 				delete(o.Labels, poison)
-				change(w, o)
+				change(k, o)
 				_, err = client.Update(t.Context(), o, metav1.UpdateOptions{})
 				require.NoError(t, err)
 				time.Sleep(2 * time.Second)
 				o, err = client.Get(t.Context(), poison, metav1.GetOptions{})
 				require.NoError(t, err)
-				r, ok := w.keys.RecordOf(o)
+				r, ok := k.keys.RecordOf(o)
 				require.True(t, ok)
 				assert.Nil(t, r.Crashes)
 				assert.True(t, slices.ContainsFunc(all, func(c *container) bool {
@@ -282,21 +282,21 @@ func TestAChangedObjectIsNotHeldBack(t *testing.T) {
 
 // The next sharder knows what is held back.
 func TestANewSharderHoldsBackWhatTheFormerOneDid(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		held := make(chan HeldBack, 100)
-		c := w.config()
+		c := k.config()
 		c.Hooks.OnHeldBack = func(h HeldBack) { held <- h }
-		stop := w.sharder(c)
+		stop := k.sharder(c)
 		var all []*container
 		for _, shard := range []string{"a", "b", "c", "d"} {
-			all = append(all, w.container(shard, true))
+			all = append(all, k.container(shard, true))
 		}
 		time.Sleep(2 * time.Minute)
-		w.createPoison()
+		k.createPoison()
 		first := <-held
 		stop()
 		time.Sleep(10 * time.Second)
-		w.sharder(c)
+		k.sharder(c)
 		again := <-held
 		assert.Equal(t, first.Crashes, again.Crashes)
 		deaths := func() (n int32) {

@@ -38,29 +38,29 @@ type operator struct {
 func setsLabels(o *metav1.ObjectMeta) { o.Labels = map[string]string{"app": "mine"} }
 
 // operate runs the operator on the objects of a resource that are with shards.
-func (w *world) operate(o *operator, gvr schema.GroupVersionResource) (stop func()) {
-	connection := w.server.Client("operator")
+func (k *cluster) operate(o *operator, gvr schema.GroupVersionResource) (stop func()) {
+	connection := k.server.Client("operator")
 	connection.Inject(apisim.Faults{Latency: 5 * time.Millisecond})
-	kube, meta := w.clients(connection)
+	kube, meta := k.clients(connection)
 	src := source{
-		client: meta.Resource(gvr), selector: with(labels.Everything(), w.keys.Shard, selection.Exists),
+		client: meta.Resource(gvr), selector: with(labels.Everything(), k.keys.Shard, selection.Exists),
 		page: newPageSize(500), log: zap.NewNop(), resource: protocol.Resource{},
 	}
 	src.resource.GVR = gvr
-	return w.begin(func(ctx context.Context) {
+	return k.begin(func(ctx context.Context) {
 		src.run(ctx, sink{found: func(seen *metav1.PartialObjectMetadata) bool {
 			var err error
 			switch gvr {
 			case ringtest.ConfigMaps:
 				m, getErr := kube.CoreV1().ConfigMaps(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
-				if getErr != nil || w.keys.ShardOf(m) == "" {
+				if getErr != nil || k.keys.ShardOf(m) == "" {
 					return ctx.Err() == nil
 				}
 				o.wipe(&m.ObjectMeta)
 				_, err = kube.CoreV1().ConfigMaps(seen.Namespace).Update(ctx, m, metav1.UpdateOptions{})
 			case ringtest.Pods:
 				p, getErr := kube.CoreV1().Pods(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
-				if getErr != nil || w.keys.ShardOf(p) == "" {
+				if getErr != nil || k.keys.ShardOf(p) == "" {
 					return ctx.Err() == nil
 				}
 				o.wipe(&p.ObjectMeta)
@@ -133,18 +133,18 @@ func TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T) {
 		"labels and annotations": func(o *metav1.ObjectMeta) { o.Labels, o.Annotations = nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			inCluster(t, func(t *testing.T, k *cluster) {
 				var u undone
-				c := u.watched(w.config())
+				c := u.watched(k.config())
 				c.WatchAll = name == "annotations" // otherwise the shard sends the object back
-				stop, _ := w.settledWith(10, c, "a", "b")
+				stop, _ := k.settledWith(10, c, "a", "b")
 				defer stop()
 				time.Sleep(time.Minute)
 				o := &operator{wipe: wipe}
-				mended := w.operate(o, ringtest.ConfigMaps)
+				mended := k.operate(o, ringtest.ConfigMaps)
 				time.Sleep(10 * time.Minute)
 				patched := 0
-				for _, n := range w.patched() {
+				for _, n := range k.patched() {
 					patched += n
 				}
 				assert.LessOrEqual(t, patched, 10*14)
@@ -153,7 +153,7 @@ func TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T) {
 				mended()
 				u.requireReported(t, 10)
 				time.Sleep(maxUndonePause + time.Second)
-				w.requirePlaced(10, "a", "b")
+				k.requirePlaced(10, "a", "b")
 			})
 		})
 	}
@@ -162,56 +162,56 @@ func TestLabelsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T) {
 // A reconciler that sets all labels of its children, and so drops the stamp, has them back ever more
 // rarely, too. Children that keep theirs do not wait.
 func TestStampsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var u undone
-		stop, _ := w.settledWith(10, u.watched(w.familyConfig()), "a", "b")
+		stop, _ := k.settledWith(10, u.watched(k.familyConfig()), "a", "b")
 		defer stop()
-		w.bear(1, true)
+		k.bear(1, true)
 		time.Sleep(time.Minute)
 		o := &operator{wipe: setsLabels}
-		mended := w.operate(o, ringtest.Pods)
+		mended := k.operate(o, ringtest.Pods)
 		time.Sleep(10 * time.Minute)
-		patched := w.patched()["follow"]
+		patched := k.patched()["follow"]
 		assert.LessOrEqual(t, patched, 10*14)
 		assert.GreaterOrEqual(t, patched, 10*8)
 		mended()
 		u.requireReported(t, 10)
-		w.bear(1, false)
+		k.bear(1, false)
 		time.Sleep(time.Second)
-		assert.Equal(t, 10, w.patched()["follow"])
+		assert.Equal(t, 10, k.patched()["follow"])
 		time.Sleep(maxUndonePause)
-		w.requireFamilies(2)
+		k.requireFamilies(2)
 	})
 }
 
 // Three repairs in two minutes are as quick as any, and so are those of edits that come now and then, however
 // many these are.
 func TestEditsNowAndThenAreRepairedAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var u undone
-		stop, _ := w.settledWith(10, u.watched(w.config()), "a", "b")
+		stop, _ := k.settledWith(10, u.watched(k.config()), "a", "b")
 		defer stop()
 		for range 20 {
 			time.Sleep(2 * time.Minute)
 			for range 3 {
-				o := w.objects()[0]
-				w.strips(&o)
+				o := k.objects()[0]
+				k.strips(&o)
 				time.Sleep(time.Second)
-				w.requirePlaced(10, "a", "b")
+				k.requirePlaced(10, "a", "b")
 			}
 		}
 		for range 30 {
 			time.Sleep(39 * time.Second)
-			o := w.objects()[0]
-			w.strips(&o)
+			o := k.objects()[0]
+			k.strips(&o)
 			time.Sleep(time.Second)
-			w.requirePlaced(10, "a", "b")
+			k.requirePlaced(10, "a", "b")
 		}
 		for range 10 {
 			time.Sleep(5 * time.Minute)
 			for range 2 {
-				o := w.objects()[0]
-				w.strips(&o)
+				o := k.objects()[0]
+				k.strips(&o)
 				time.Sleep(100 * time.Millisecond)
 			}
 		}

@@ -23,27 +23,27 @@ import (
 
 // strip calls StripLabels in the background. beforePatch, unless nil, is called before each patch,
 // with the name of the object.
-func (w *world) strip(c Config, beforePatch func(name string)) (result <-chan error, cancel func()) {
-	connection := w.server.Client("stripper")
+func (k *cluster) strip(c Config, beforePatch func(name string)) (result <-chan error, cancel func()) {
+	connection := k.server.Client("stripper")
 	connection.Inject(apisim.Faults{Refuse: func(r *http.Request) bool {
 		if name := path.Base(r.URL.Path); ringtest.IsPatch(r) && name != absentName && beforePatch != nil {
 			beforePatch(name)
 		}
 		return false
 	}})
-	kube, meta := w.clients(connection, w.proxy)
+	kube, meta := k.clients(connection, k.proxy)
 	s, err := New(kube, meta, ringtest.TestMapper(), c)
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	done := make(chan error, 1)
-	stop := w.begin(func(ctx context.Context) { done <- s.StripLabels(ctx) })
+	stop := k.begin(func(ctx context.Context) { done <- s.StripLabels(ctx) })
 	return done, stop
 }
 
 // marked counts the objects that carry anything of the ring.
-func (w *world) marked() int {
+func (k *cluster) marked() int {
 	marked := 0
-	for _, o := range w.objects() {
-		if w.keys.CarriesMarks(&o) {
+	for _, o := range k.objects() {
+		if k.keys.CarriesMarks(&o) {
 			marked++
 		}
 	}
@@ -62,86 +62,86 @@ func requirePending(t *testing.T, result <-chan error) {
 }
 
 func TestStripLabelsOfAReleasedRingTakesThemAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		shards[0].release()
 		shards[1].release()
 		stop()
 		began := time.Now()
-		result, _ := w.strip(w.config(), nil)
+		result, _ := k.strip(k.config(), nil)
 		require.NoError(t, <-result)
 		assert.Less(t, time.Since(began), time.Second)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 	})
 }
 
 func TestStripLabelsWaitsForLivingShards(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(60, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(60, k.config(), "a", "b")
 		stop()
-		result, _ := w.strip(w.config(), nil)
+		result, _ := k.strip(k.config(), nil)
 		time.Sleep(10 * time.Minute)
 		requirePending(t, result)
-		assert.Equal(t, 60, w.marked())
+		assert.Equal(t, 60, k.marked())
 		shards[0].release()
 		time.Sleep(10 * time.Minute)
 		requirePending(t, result)
-		assert.Equal(t, 60, w.marked(), "also of those that lived with an ended shard: one that lives may have had "+
+		assert.Equal(t, 60, k.marked(), "also of those that lived with an ended shard: one that lives may have had "+
 			"them since")
 		shards[1].release()
 		time.Sleep(time.Second)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 	})
 }
 
 func TestStripLabelsProvesThatASilentShardIsDead(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a", "b")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a", "b")
 		stop()
 		shards[0].release()
 		shards[1].kill()
-		result, _ := w.strip(w.config(), nil)
+		result, _ := k.strip(k.config(), nil)
 		time.Sleep(26 * time.Second) // it may have renewed just before
 		requirePending(t, result)
-		assert.Equal(t, 20, w.marked())
+		assert.Equal(t, 20, k.marked())
 		time.Sleep(10 * time.Second)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
-		assert.Contains(t, w.told(), "taken b")
+		assert.Zero(t, k.marked())
+		assert.Contains(t, k.told(), "taken b")
 	})
 }
 
 func TestStripLabelsDoesNotTakeADeletedLeaseForADeadShard(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a")
 		stop()
 		shards[0].kill()
 		require.NoError(t,
-			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
-		result, _ := w.strip(w.config(), nil)
+			k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		result, _ := k.strip(k.config(), nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
-		assert.Equal(t, 20, w.marked())
+		assert.Equal(t, 20, k.marked())
 		time.Sleep(10 * time.Second)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 	})
 }
 
 // StripLabels waits for shards that may work on an object without a record. Only the ring's history
 // names them.
 func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a")
 		stop()
-		for _, o := range w.objects() {
-			w.strips(&o)
+		for _, o := range k.objects() {
+			k.strips(&o)
 		}
 		shards[0].kill()
 		require.NoError(t,
-			w.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
-		result, _ := w.strip(w.config(), nil)
+			k.kube.CoordinationV1().Leases(testNamespace).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+		result, _ := k.strip(k.config(), nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
 		time.Sleep(10 * time.Second)
@@ -152,49 +152,49 @@ func TestStripLabelsWaitsForThoseWhoMayWorkWithoutARecord(t *testing.T) {
 // StripLabels waits for shards that only a record names. The ring's history forgets the owners of
 // objects that are not selected any more.
 func TestStripLabelsWaitsForThoseThatOnlyARecordNames(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.create(1, "o")
-		o := w.objects()[0]
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.create(1, "o")
+		o := k.objects()[0]
 		r := protocol.Record{UID: o.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
+		_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
 			types.MergePatchType,
-			w.keys.MergePatch(o.UID, o.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
+			k.keys.MergePatch(o.UID, o.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
-		result, _ := w.strip(w.config(), nil)
+		result, _ := k.strip(k.config(), nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
-		assert.Equal(t, 1, w.marked())
+		assert.Equal(t, 1, k.marked())
 		time.Sleep(10 * time.Second)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 	})
 }
 
 func TestStripLabelsStripsObjectsThatAreNotSelectedAnyMore(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a")
 		stop()
 		shards[0].release()
-		c := w.config()
+		c := k.config()
 		c.Resources[0].Selector = ringtest.SelectorOf(t, "no=object")
-		result, _ := w.strip(c, nil)
+		result, _ := k.strip(c, nil)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 	})
 }
 
 func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.create(1, "o")
-		root := w.objects()[0]
+	inCluster(t, func(t *testing.T, k *cluster) {
+		k.create(1, "o")
+		root := k.objects()[0]
 		r := protocol.Record{UID: root.UID, Shard: "z", LeaseUID: "gone", Epoch: 3, State: protocol.StateOwned}
-		_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name,
+		_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace(root.Namespace).Patch(t.Context(), root.Name,
 			types.MergePatchType,
-			w.keys.MergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
+			k.keys.MergePatch(root.UID, root.ResourceVersion, "z", false, &r), metav1.PatchOptions{})
 		require.NoError(t, err)
-		pods := w.kube.CoreV1().Pods(root.Namespace)
+		pods := k.kube.CoreV1().Pods(root.Namespace)
 		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: "child", Labels: map[string]string{w.keys.Shard: "z"},
+			Name: "child", Labels: map[string]string{k.keys.Shard: "z"},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "ConfigMap", Name: root.Name,
 				UID: root.UID, Controller: new(true),
@@ -204,11 +204,11 @@ func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
 		labelled := func() bool {
 			child, err := pods.Get(t.Context(), "child", metav1.GetOptions{})
 			require.NoError(t, err)
-			return w.keys.ShardOf(child) != ""
+			return k.keys.ShardOf(child) != ""
 		}
-		c := w.config()
+		c := k.config()
 		c.Resources[0].Children = []schema.GroupVersionResource{{Version: "v1", Resource: "pods"}}
-		result, _ := w.strip(c, nil)
+		result, _ := k.strip(c, nil)
 		time.Sleep(29 * time.Second)
 		requirePending(t, result)
 		assert.True(t, labelled(), "somebody may be at work on its root")
@@ -219,8 +219,8 @@ func TestStripLabelsKeepsChildrenWithTheirRoots(t *testing.T) {
 }
 
 func TestStripLabelsNeverOverwritesWhatHasChanged(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, shards := w.settledWith(20, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, shards := k.settledWith(20, k.config(), "a")
 		stop()
 		shards[0].release()
 		requests, edited := 0, map[string]bool{}
@@ -233,37 +233,37 @@ func TestStripLabelsNeverOverwritesWhatHasChanged(t *testing.T) {
 				return
 			}
 			edited[name] = true
-			_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name,
+			_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace("default").Patch(t.Context(), name,
 				types.MergePatchType,
 				[]byte(`{"metadata":{"annotations":{"edited":"by a user"}}}`), metav1.PatchOptions{})
 			assert.NoError(t, err)
 		}
-		result, _ := w.strip(w.config(), edit)
+		result, _ := k.strip(k.config(), edit)
 		require.NoError(t, <-result)
-		assert.Zero(t, w.marked())
+		assert.Zero(t, k.marked())
 		assert.Equal(t, 40, requests, "each was refused once")
 	})
 }
 
 func TestStripLabelsEndsWithItsContext(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		stop, _ := w.settledWith(20, w.config(), "a")
+	inCluster(t, func(t *testing.T, k *cluster) {
+		stop, _ := k.settledWith(20, k.config(), "a")
 		stop()
-		result, cancel := w.strip(w.config(), nil)
+		result, cancel := k.strip(k.config(), nil)
 		time.Sleep(time.Minute)
 		cancel()
 		assert.Equal(t, context.Canceled, <-result,
 			"and nothing but that, so that an elector takes it for the end of its work")
-		assert.Equal(t, 20, w.marked())
+		assert.Equal(t, 20, k.marked())
 	})
 }
 
 func TestStripLabelsBesideRun(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		kube, meta := w.clients(w.server.Client("sharder"))
-		s, err := New(kube, meta, ringtest.TestMapper(), w.config())
+	inCluster(t, func(t *testing.T, k *cluster) {
+		kube, meta := k.clients(k.server.Client("sharder"))
+		s, err := New(kube, meta, ringtest.TestMapper(), k.config())
 		require.NoError(t, err)
-		w.begin(func(ctx context.Context) { _ = s.Run(ctx) })
+		k.begin(func(ctx context.Context) { _ = s.Run(ctx) })
 		synctest.Wait()
 		assert.ErrorIs(t, s.StripLabels(t.Context()), ErrBusy)
 	})
@@ -273,27 +273,27 @@ func TestStripLabelsBesideRun(t *testing.T) {
 func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 	for name, begins := range map[string]bool{"": false, "it begins meanwhile, and is waited for": true} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				stop, shards := w.settledWith(20, w.config(), "a", "b")
+			inCluster(t, func(t *testing.T, k *cluster) {
+				stop, shards := k.settledWith(20, k.config(), "a", "b")
 				stop()
 				shards[0].release()
 				shards[1].release()
 				time.Sleep(time.Second)
-				l, err := w.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
+				l, err := k.kube.CoordinationV1().Leases(testNamespace).Get(t.Context(), "b", metav1.GetOptions{})
 				require.NoError(t, err)
-				o := w.objects()[7]
+				o := k.objects()[7]
 				forged := &protocol.Record{
 					UID: o.UID, Shard: "b", LeaseUID: l.UID, Epoch: 2,
 					State: protocol.StateOwned,
 				}
-				_, err = w.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
+				_, err = k.meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(t.Context(), o.Name,
 					types.MergePatchType,
-					w.keys.MergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
+					k.keys.MergePatch(o.UID, "", "b", false, forged), metav1.PatchOptions{})
 				require.NoError(t, err)
 
 				var once sync.Once
 				read, begun := make(chan struct{}), make(chan struct{})
-				result, _ := w.strip(w.config(), func(name string) {
+				result, _ := k.strip(k.config(), func(name string) {
 					if begins && name == o.Name {
 						once.Do(func() { close(read) })
 						<-begun
@@ -302,7 +302,7 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 				var b *testShard
 				if begins {
 					<-read
-					b = w.shard("b")
+					b = k.shard("b")
 					time.Sleep(time.Second)
 					close(begun)
 				}
@@ -319,7 +319,7 @@ func TestStripLabelsDoesNotWaitForAnEpochThatHasNeverBeen(t *testing.T) {
 				default:
 					require.Fail(t, "it waits for ever")
 				}
-				assert.Zero(t, w.marked())
+				assert.Zero(t, k.marked())
 			})
 		})
 	}

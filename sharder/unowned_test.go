@@ -36,8 +36,8 @@ func (v *vacancies) take() []Unowned {
 }
 
 // watched returns the config of a sharder that reports to v, and the Events that it records.
-func (v *vacancies) watched(w *world) (Config, *events.FakeRecorder) {
-	c, recorder := w.config(), events.NewFakeRecorder(100)
+func (v *vacancies) watched(k *cluster) (Config, *events.FakeRecorder) {
+	c, recorder := k.config(), events.NewFakeRecorder(100)
 	c.Hooks.OnUnowned, c.Events = v.note, recorder
 	return c, recorder
 }
@@ -45,14 +45,14 @@ func (v *vacancies) watched(w *world) (Config, *events.FakeRecorder) {
 // A policy denies the patch of a new object. The object says so itself, once, and so it does when a
 // second one is denied later. An object that finds an owner in time says nothing.
 func TestAnObjectThatNoShardOwnsSaysSo(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var v vacancies
-		c, recorder := v.watched(w)
-		stop, _ := w.settledWith(30, c, "a", "b")
+		c, recorder := v.watched(k)
+		stop, _ := k.settledWith(30, c, "a", "b")
 		defer stop()
 		denied := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "denied-000", nil)
-		w.deny("denied-000", denied)
-		w.create(1, "denied")
+		k.deny("denied-000", denied)
+		k.create(1, "denied")
 		time.Sleep(50 * time.Second)
 		assert.Empty(t, v.take(), "not yet")
 		time.Sleep(50 * time.Second)
@@ -62,13 +62,13 @@ func TestAnObjectThatNoShardOwnsSaysSo(t *testing.T) {
 		assert.Equal(t, "it has no valid record of its owner", reported[0].Why)
 		require.Len(t, recorder.Events, 1)
 		assert.Contains(t, <-recorder.Events, "Warning Unowned ring r: no living shard owns this object for 1m")
-		w.create(30, "new")
+		k.create(30, "new")
 		time.Sleep(time.Hour)
 		assert.Empty(t, v.take(), "once")
 
-		w.deny("none", nil)
+		k.deny("none", nil)
 		time.Sleep(time.Minute)
-		w.requirePlaced(61, "a", "b")
+		k.requirePlaced(61, "a", "b")
 		assert.Empty(t, v.take())
 		assert.Empty(t, recorder.Events)
 	})
@@ -77,33 +77,33 @@ func TestAnObjectThatNoShardOwnsSaysSo(t *testing.T) {
 // The death of a shard takes up to two of its lease durations, which is not too long. That of all
 // others but one does not take longer.
 func TestADeathLeavesNoObjectUnownedForLong(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var v vacancies
-		c, _ := v.watched(w)
-		stop, shards := w.settledWith(60, c, "a", "b", "c")
+		c, _ := v.watched(k)
+		stop, shards := k.settledWith(60, c, "a", "b", "c")
 		defer stop()
 		shards[1].kill()
 		shards[2].kill()
 		time.Sleep(5 * time.Minute)
-		w.requirePlaced(60, "a")
+		k.requirePlaced(60, "a")
 		assert.Empty(t, v.take())
 	})
 }
 
 // An object whose owner is dead, and that cannot be given to another shard, says who its owner was.
 func TestAnObjectOfADeadShardSaysWhoOwnedIt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	inCluster(t, func(t *testing.T, k *cluster) {
 		var v vacancies
-		c, recorder := v.watched(w)
-		stop, shards := w.settledWith(30, c, "a", "b")
+		c, recorder := v.watched(k)
+		stop, shards := k.settledWith(30, c, "a", "b")
 		defer stop()
 		var of string
-		for _, o := range w.objects() {
-			if w.keys.ShardOf(&o) == "b" {
+		for _, o := range k.objects() {
+			if k.keys.ShardOf(&o) == "b" {
 				of = o.Name
 			}
 		}
-		w.deny(of, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, of, nil))
+		k.deny(of, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, of, nil))
 		shards[1].kill()
 		time.Sleep(3 * time.Minute)
 		reported := v.take()
@@ -111,9 +111,9 @@ func TestAnObjectOfADeadShardSaysWhoOwnedIt(t *testing.T) {
 		assert.Equal(t, of, reported[0].Object.Name)
 		assert.Equal(t, "its owner, shard b, has ended", reported[0].Why)
 		assert.Len(t, recorder.Events, 1)
-		require.NoError(t, w.kube.CoreV1().ConfigMaps("default").Delete(t.Context(), of, metav1.DeleteOptions{}))
-		w.deny("none", nil)
-		_, err := w.kube.CoreV1().ConfigMaps("default").Create(t.Context(),
+		require.NoError(t, k.kube.CoreV1().ConfigMaps("default").Delete(t.Context(), of, metav1.DeleteOptions{}))
+		k.deny("none", nil)
+		_, err := k.kube.CoreV1().ConfigMaps("default").Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: of}}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		time.Sleep(3 * time.Minute)

@@ -33,9 +33,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// world is an API server with shards and sharders, in a synctest bubble. Its shards only hold their
+// cluster is an API server with shards and sharders, in a synctest bubble. Its shards only hold their
 // Leases and let go of drained objects.
-type world struct {
+type cluster struct {
 	t      *testing.T
 	server *apisim.Server
 	kube   kubernetes.Interface
@@ -65,10 +65,10 @@ const (
 	historyKey    = "memberships" // of the ConfigMap with the ring's history
 )
 
-func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+func inCluster(t *testing.T, f func(t *testing.T, k *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{
+		k := &cluster{
 			t: t,
 			server: apisim.NewServer(apisim.Resource{
 				GroupVersionResource: ringtest.Widgets, Kind: "Widget",
@@ -76,20 +76,20 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 			}), keys: protocol.KeysOf(testRing).Of(
 				ringtest.ConfigMaps.GroupResource()), patches: map[string]int{},
 		}
-		w.kube, w.meta = w.clients(w.server.Client("user"))
-		defer w.end()
-		f(t, w)
+		k.kube, k.meta = k.clients(k.server.Client("user"))
+		defer k.end()
+		f(t, k)
 	})
 }
 
 // end stops all shards and sharders.
-func (w *world) end() {
-	for _, stop := range w.running {
+func (k *cluster) end() {
+	for _, stop := range k.running {
 		stop()
 	}
 }
 
-func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface,
+func (k *cluster) clients(connection *apisim.Client, wrap ...transport.WrapperFunc) (kubernetes.Interface,
 	metadata.Interface,
 ) {
 	config := connection.Config()
@@ -97,22 +97,22 @@ func (w *world) clients(connection *apisim.Client, wrap ...transport.WrapperFunc
 		config.Wrap(f)
 	}
 	kube, err := kubernetes.NewForConfig(config)
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	meta, err := metadata.NewForConfig(config)
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	return kube, meta
 }
 
 // config returns the config of the sharders.
-func (w *world) config() Config {
+func (k *cluster) config() Config {
 	note := func(format string, args ...any) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.history = append(w.history, fmt.Sprintf(format, args...))
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.history = append(k.history, fmt.Sprintf(format, args...))
 	}
 	return Config{
 		Ring: testRing, Namespace: testNamespace, Resources: []api.Resource{{GVR: ringtest.ConfigMaps}},
-		Logger: w.log(),
+		Logger: k.log(),
 		Hooks: Hooks{
 			OnMembership: func(members []string) { note("members %v", members) },
 			OnSettled:    func(members []string) { note("settled %v", members) },
@@ -121,58 +121,58 @@ func (w *world) config() Config {
 			OnStorm:      func(shards []string) { note("storm %v", shards) },
 			OnOverdue:    func(o Overdue) { note("overdue %s at %s", o.Object.Name, o.Shard) },
 			OnPatch: func(p Patch) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
+				k.mu.Lock()
+				defer k.mu.Unlock()
 				if p.Err == nil {
-					w.patches[p.Verb]++
+					k.patches[p.Verb]++
 				}
 			},
 			OnScan: func(s Scan) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.scans = append(w.scans, s)
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				k.scans = append(k.scans, s)
 			},
 		},
 	}
 }
 
-func (w *world) log() *zap.Logger {
-	return zaptest.NewLogger(w.t, zaptest.Level(zap.InfoLevel))
+func (k *cluster) log() *zap.Logger {
+	return zaptest.NewLogger(k.t, zaptest.Level(zap.InfoLevel))
 }
 
 // told returns the calls of the hooks since its last call.
-func (w *world) told() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	told := w.history
-	w.history = nil
+func (k *cluster) told() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	told := k.history
+	k.history = nil
 	return told
 }
 
 // patched returns the number of successful patches of the sharders by verb, since its last call.
-func (w *world) patched() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	patched := w.patches
-	w.patches = map[string]int{}
+func (k *cluster) patched() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	patched := k.patches
+	k.patches = map[string]int{}
 	return patched
 }
 
 // sharder runs a sharder until stop is called.
-func (w *world) sharder(c Config) (stop func()) { return w.sharderWith(c, apisim.Faults{}) }
+func (k *cluster) sharder(c Config) (stop func()) { return k.sharderWith(c, apisim.Faults{}) }
 
 // sharderWith is sharder with faults that its connection has from the first request on.
-func (w *world) sharderWith(c Config, faults apisim.Faults) (stop func()) {
-	w.connection = w.server.Client("sharder")
-	w.connection.Inject(faults)
-	kube, meta := w.clients(w.connection, w.proxy)
+func (k *cluster) sharderWith(c Config, faults apisim.Faults) (stop func()) {
+	k.connection = k.server.Client("sharder")
+	k.connection.Inject(faults)
+	kube, meta := k.clients(k.connection, k.proxy)
 	s, err := New(kube, meta, ringtest.TestMapper(), c)
-	require.NoError(w.t, err)
-	return w.begin(func(ctx context.Context) { assert.NoError(w.t, s.Run(ctx)) })
+	require.NoError(k.t, err)
+	return k.begin(func(ctx context.Context) { assert.NoError(k.t, s.Run(ctx)) })
 }
 
-func (w *world) begin(run func(context.Context)) (stop func()) {
-	ctx, cancel := context.WithCancel(w.t.Context())
+func (k *cluster) begin(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(k.t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -182,11 +182,11 @@ func (w *world) begin(run func(context.Context)) (stop func()) {
 		cancel()
 		<-ended
 	}
-	w.running = append(w.running, stop)
+	k.running = append(k.running, stop)
 	return stop
 }
 
-// testShard is a shard of a world.
+// testShard is a shard of a cluster.
 type testShard struct {
 	connection *apisim.Client
 	sharder    *Sharder // of a replica
@@ -196,36 +196,36 @@ type testShard struct {
 }
 
 // shard starts a shard.
-func (w *world) shard(name string) *testShard { return w.shardWith(name, func(*shardlease.Lease) {}) }
+func (k *cluster) shard(name string) *testShard { return k.shardWith(name, func(*shardlease.Lease) {}) }
 
 // idleShard runs one in whose process nothing works on objects until begin is called.
-func (w *world) idleShard(name string) (s *testShard, begin func()) {
+func (k *cluster) idleShard(name string) (s *testShard, begin func()) {
 	var working atomic.Bool
 	var changed func()
-	s = w.shardWith(name, func(l *shardlease.Lease) {
+	s = k.shardWith(name, func(l *shardlease.Lease) {
 		changed = l.IdleWhile(func() bool { return !working.Load() })
 	})
 	return s, func() { working.Store(true); changed() }
 }
 
 // shardWith runs a shard whose Lease is prepared before.
-func (w *world) shardWith(name string, prepare func(*shardlease.Lease)) *testShard {
-	s := &testShard{connection: w.server.Client(name)}
-	kube, meta := w.clients(s.connection)
+func (k *cluster) shardWith(name string, prepare func(*shardlease.Lease)) *testShard {
+	s := &testShard{connection: k.server.Client(name)}
+	kube, meta := k.clients(s.connection)
 	lease, err := shardlease.New(kube,
 		shardlease.Config{
-			Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: w.returnWithin,
+			Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: k.returnWithin,
 			OnLost: func(error) {},
 		})
-	require.NoError(w.t, err)
+	require.NoError(k.t, err)
 	prepare(lease)
-	s.release = w.begin(func(ctx context.Context) {
+	s.release = k.begin(func(ctx context.Context) {
 		_ = lease.Run(ctx, func(ctx context.Context) error {
 			term, err := lease.Term()
 			if err != nil {
 				return err
 			}
-			w.acknowledge(ctx, s, name, meta, term.Epoch())
+			k.acknowledge(ctx, s, name, meta, term.Epoch())
 			return nil
 		})
 	})
@@ -233,23 +233,23 @@ func (w *world) shardWith(name string, prepare func(*shardlease.Lease)) *testSha
 }
 
 // acknowledge lets go of the drained objects of a shard until ctx ends.
-func (w *world) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface,
+func (k *cluster) acknowledge(ctx context.Context, s *testShard, name string, meta metadata.Interface,
 	epoch shardlease.Epoch,
 ) {
-	drained := ringtest.SelectorOf(w.t, w.keys.Drain+","+w.keys.Shard+"="+name)
+	drained := ringtest.SelectorOf(k.t, k.keys.Drain+","+k.keys.Shard+"="+name)
 	src := source{
 		client: meta.Resource(ringtest.ConfigMaps), selector: drained, page: newPageSize(500),
 		log: zap.NewNop(), resource: protocol.Resource{Resource: api.Resource{GVR: ringtest.ConfigMaps}},
 	}
 	src.run(ctx, sink{found: func(o *metav1.PartialObjectMetadata) bool {
-		r, ok := w.keys.RecordOf(o)
+		r, ok := k.keys.RecordOf(o)
 		for s.stubborn.Load() && clock.Sleep(ctx, time.Second) {
 		}
 		if ok && r.State == protocol.StateOwned &&
 			r.Owner() == (protocol.OwnerEpoch{Shard: name, LeaseUID: epoch.LeaseUID, Epoch: epoch.Number}) {
-			label, next := w.keys.ReleaseRecord(o, r, w.former)
+			label, next := k.keys.ReleaseRecord(o, r, k.former)
 			_, err := meta.Resource(ringtest.ConfigMaps).Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType,
-				w.keys.MergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
+				k.keys.MergePatch(o.UID, o.ResourceVersion, label, false, next), metav1.PatchOptions{})
 			if err == nil {
 				s.acks.Add(1)
 			}
@@ -264,46 +264,46 @@ func (s *testShard) kill() {
 }
 
 // create creates n objects, named prefix-000 and so on.
-func (w *world) create(n int, prefix string) {
+func (k *cluster) create(n int, prefix string) {
 	for i := range n {
-		_, err := w.kube.CoreV1().ConfigMaps("default").Create(w.t.Context(),
+		_, err := k.kube.CoreV1().ConfigMaps("default").Create(k.t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i)}},
 			metav1.CreateOptions{})
-		require.NoError(w.t, err)
+		require.NoError(k.t, err)
 	}
 }
 
-func (w *world) objects() []metav1.PartialObjectMetadata {
-	list, err := w.meta.Resource(ringtest.ConfigMaps).Namespace("default").List(w.t.Context(), metav1.ListOptions{})
-	require.NoError(w.t, err)
+func (k *cluster) objects() []metav1.PartialObjectMetadata {
+	list, err := k.meta.Resource(ringtest.ConfigMaps).Namespace("default").List(k.t.Context(), metav1.ListOptions{})
+	require.NoError(k.t, err)
 	return list.Items
 }
 
 // strips removes all marks of the ring from an object.
-func (w *world) strips(o metav1.Object) {
-	_, err := w.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(w.t.Context(), o.GetName(),
-		types.MergePatchType, w.keys.StripPatch(o), metav1.PatchOptions{})
-	require.NoError(w.t, err)
+func (k *cluster) strips(o metav1.Object) {
+	_, err := k.meta.Resource(ringtest.ConfigMaps).Namespace(o.GetNamespace()).Patch(k.t.Context(), o.GetName(),
+		types.MergePatchType, k.keys.StripPatch(o), metav1.PatchOptions{})
+	require.NoError(k.t, err)
 }
 
 // owners returns the number of objects of each shard. An object counts for a shard if it has the
 // label of the shard, no drain label, and an owner record of the shard's present epoch. All other
 // objects count as "-".
-func (w *world) owners() map[string]int {
+func (k *cluster) owners() map[string]int {
 	count := map[string]int{}
-	for _, o := range w.objects() {
-		r, ok := w.keys.RecordOf(&o)
+	for _, o := range k.objects() {
+		r, ok := k.keys.RecordOf(&o)
 		var l *coordinationv1.Lease
 		if ok {
 			var err error
-			if l, err = w.kube.CoordinationV1().Leases(testNamespace).Get(w.t.Context(), r.Shard,
+			if l, err = k.kube.CoordinationV1().Leases(testNamespace).Get(k.t.Context(), r.Shard,
 				metav1.GetOptions{}); apierrors.IsNotFound(err) {
 				l, err = nil, nil
 			}
-			require.NoError(w.t, err)
+			require.NoError(k.t, err)
 		}
 		owner := "-"
-		if ok && r.State == protocol.StateOwned && w.keys.ShardOf(&o) == r.Shard && !w.keys.Draining(&o) && l != nil {
+		if ok && r.State == protocol.StateOwned && k.keys.ShardOf(&o) == r.Shard && !k.keys.Draining(&o) && l != nil {
 			if e, err := shardlease.EpochOf(l); err == nil &&
 				(protocol.OwnerEpoch{Shard: r.Shard, LeaseUID: e.LeaseUID, Epoch: e.Number}) == r.Owner() {
 				owner = r.Shard
@@ -316,13 +316,13 @@ func (w *world) owners() map[string]int {
 
 // requirePlaced fails unless there are n objects, each is owned by one of the given shards, and
 // each shard has at least one.
-func (w *world) requirePlaced(n int, shards ...string) {
-	w.t.Helper()
-	owners := w.owners()
-	require.ElementsMatch(w.t, shards, slices.Collect(maps.Keys(owners)), "%v", owners)
+func (k *cluster) requirePlaced(n int, shards ...string) {
+	k.t.Helper()
+	owners := k.owners()
+	require.ElementsMatch(k.t, shards, slices.Collect(maps.Keys(owners)), "%v", owners)
 	total := 0
 	for _, count := range owners {
 		total += count
 	}
-	require.Equal(w.t, n, total)
+	require.Equal(k.t, n, total)
 }
