@@ -26,8 +26,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
-// scene is a server with a lease that process "MARK" in Pod p holds, and a witness.
-type scene struct {
+// cluster is a server with a lease that process "MARK" in Pod p holds, and a witness.
+type cluster struct {
 	server     *apisim.Server
 	connection *apisim.Client // of the witness
 	client     kubernetes.Interface
@@ -35,56 +35,56 @@ type scene struct {
 	pod        *corev1.Pod
 }
 
-func newScene(t *testing.T, log *zap.Logger) *scene {
+func newCluster(t *testing.T, log *zap.Logger) *cluster {
 	t.Helper()
-	s := &scene{server: apisim.NewServer()}
-	s.client = kubernetes.NewForConfigOrDie(s.server.Client("test").Config())
+	c := &cluster{server: apisim.NewServer()}
+	c.client = kubernetes.NewForConfigOrDie(c.server.Client("test").Config())
 	var err error
-	s.pod, err = s.client.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{
+	c.pod, err = c.client.CoreV1().Pods("ns").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	now := metav1.NewMicroTime(time.Now().Truncate(time.Second))
 	l := lease.Record{}.Acquired(name, "leader", 15*time.Second, now)
-	l.Annotations[lease.ProcessAnnotation], l.Annotations[lease.PodAnnotation] = "MARK", "p/"+string(s.pod.UID)+"/3s"
-	_, err = s.client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
+	l.Annotations[lease.ProcessAnnotation], l.Annotations[lease.PodAnnotation] = "MARK", "p/"+string(c.pod.UID)+"/3s"
+	_, err = c.client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
 	require.NoError(t, err)
-	s.connection = s.server.Client("witness")
-	s.witness = NewWitness(t.Context(), kubernetes.NewForConfigOrDie(s.connection.Config()), Config{
+	c.connection = c.server.Client("witness")
+	c.witness = NewWitness(t.Context(), kubernetes.NewForConfigOrDie(c.connection.Config()), Config{
 		Timing: lease.Timing{}.WithDefaults(), Clock: clock.System(), Process: "OWN", Log: log,
 	})
-	return s
+	return c
 }
 
-func (s *scene) record(t *testing.T) lease.Record {
+func (c *cluster) record(t *testing.T) lease.Record {
 	t.Helper()
-	l, err := s.client.CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
+	l, err := c.client.CoordinationV1().Leases("ns").Get(t.Context(), "l", metav1.GetOptions{})
 	require.NoError(t, err)
 	return lease.RecordOf(l)
 }
 
 // see shows the present record to the witness.
-func (s *scene) see(t *testing.T) { t.Helper(); s.witness.See(name, s.record(t)) }
+func (c *cluster) see(t *testing.T) { t.Helper(); c.witness.See(name, c.record(t)) }
 
 func terminated(message string) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}}
 }
 
 // report writes a status of the Pod, as a kubelet does.
-func (s *scene) report(t *testing.T, state corev1.ContainerState) {
+func (c *cluster) report(t *testing.T, state corev1.ContainerState) {
 	t.Helper()
-	pod := s.pod.DeepCopy()
+	pod := c.pod.DeepCopy()
 	pod.ResourceVersion = ""
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: state}}
-	_, err := s.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	_, err := c.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 	require.NoError(t, err)
 }
 
-func (s *scene) change(t *testing.T, change func(*coordinationv1.Lease)) {
+func (c *cluster) change(t *testing.T, change func(*coordinationv1.Lease)) {
 	t.Helper()
-	l := s.record(t).Lease().DeepCopy()
+	l := c.record(t).Lease().DeepCopy()
 	change(l)
-	_, err := s.client.CoordinationV1().Leases("ns").Update(t.Context(), l, metav1.UpdateOptions{})
+	_, err := c.client.CoordinationV1().Leases("ns").Update(t.Context(), l, metav1.UpdateOptions{})
 	require.NoError(t, err)
 }
 
@@ -92,21 +92,21 @@ func TestWitnessReleasesAMarginAfterTheReport(t *testing.T) {
 	for name, early := range map[string]bool{"seen by the watch": false, "before the watch": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, zap.NewNop())
-				defer s.witness.Close()
+				c := newCluster(t, zap.NewNop())
+				defer c.witness.Close()
 				if early {
-					s.report(t, terminated("MARK"))
+					c.report(t, terminated("MARK"))
 				}
-				s.see(t)
+				c.see(t)
 				if !early {
 					time.Sleep(time.Minute)
-					s.see(t) // the same holder
-					s.report(t, terminated("MARK"))
+					c.see(t) // the same holder
+					c.report(t, terminated("MARK"))
 				}
 				time.Sleep(3*time.Second - time.Millisecond)
-				assert.Equal(t, "leader", s.record(t).Holder())
+				assert.Equal(t, "leader", c.record(t).Holder())
 				time.Sleep(2 * time.Millisecond)
-				assert.True(t, s.record(t).Released())
+				assert.True(t, c.record(t).Released())
 			})
 		})
 	}
@@ -115,78 +115,78 @@ func TestWitnessReleasesAMarginAfterTheReport(t *testing.T) {
 // Somebody else has removed what the API does not require.
 func TestWitnessReleasesALeaseWithoutARenewTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, zap.NewNop())
-		defer s.witness.Close()
-		s.change(t, func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil })
-		s.see(t)
-		s.report(t, terminated("MARK"))
+		c := newCluster(t, zap.NewNop())
+		defer c.witness.Close()
+		c.change(t, func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil })
+		c.see(t)
+		c.report(t, terminated("MARK"))
 		time.Sleep(4 * time.Second)
-		assert.True(t, s.record(t).Released())
+		assert.True(t, c.record(t).Released())
 	})
 }
 
 func TestWitnessLeavesTheLeaseOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, zap.NewNop())
-		defer s.witness.Close()
-		s.see(t)
+		c := newCluster(t, zap.NewNop())
+		defer c.witness.Close()
+		c.see(t)
 		synctest.Wait()
-		s.report(t, terminated("MARK"))
+		c.report(t, terminated("MARK"))
 		time.Sleep(time.Second)
 		// The next container of the Pod takes the lease back. The witness has not seen it.
-		s.change(t, func(l *coordinationv1.Lease) { l.Annotations[lease.ProcessAnnotation] = "NEXT" })
+		c.change(t, func(l *coordinationv1.Lease) { l.Annotations[lease.ProcessAnnotation] = "NEXT" })
 		time.Sleep(time.Minute)
-		assert.Equal(t, "leader", s.record(t).Holder())
+		assert.Equal(t, "leader", c.record(t).Holder())
 		// It has seen it, and the end of its container, too.
-		s.see(t)
-		s.report(t, terminated("NEXT"))
+		c.see(t)
+		c.report(t, terminated("NEXT"))
 		time.Sleep(4 * time.Second)
-		assert.True(t, s.record(t).Released())
+		assert.True(t, c.record(t).Released())
 	})
 }
 
 func TestWitnessForgetsAFormerHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, zap.NewNop())
-		defer s.witness.Close()
+		c := newCluster(t, zap.NewNop())
+		defer c.witness.Close()
 		for is, change := range map[string]func(*coordinationv1.Lease){
 			"this process":  func(l *coordinationv1.Lease) { l.Annotations[lease.ProcessAnnotation] = "OWN" },
 			"without a Pod": func(l *coordinationv1.Lease) { delete(l.Annotations, lease.PodAnnotation) },
 		} {
-			s.see(t)
-			assert.Len(t, s.witness.vigils, 1, is)
-			l := s.record(t).Lease().DeepCopy()
+			c.see(t)
+			assert.Len(t, c.witness.vigils, 1, is)
+			l := c.record(t).Lease().DeepCopy()
 			change(l)
-			s.witness.See(name, lease.RecordOf(l))
-			assert.Empty(t, s.witness.vigils, is)
+			c.witness.See(name, lease.RecordOf(l))
+			assert.Empty(t, c.witness.vigils, is)
 		}
-		s.see(t)
-		s.witness.See(name, lease.Record{})
-		assert.Empty(t, s.witness.vigils, "deleted")
-		s.witness.Close()
-		s.see(t)
-		assert.Empty(t, s.witness.vigils, "closed")
+		c.see(t)
+		c.witness.See(name, lease.Record{})
+		assert.Empty(t, c.witness.vigils, "deleted")
+		c.witness.Close()
+		c.see(t)
+		assert.Empty(t, c.witness.vigils, "closed")
 	})
 }
 
 // TestWitnessGoesOnAfterFaults has watches that end or cannot be opened, and writes that fail.
 func TestWitnessGoesOnAfterFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t, zap.NewNop())
-		defer s.witness.Close()
-		s.see(t)
+		c := newCluster(t, zap.NewNop())
+		defer c.witness.Close()
+		c.see(t)
 		synctest.Wait()
-		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
-		s.server.Restart(0)
+		c.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		c.server.Restart(0)
 		time.Sleep(10 * time.Second)
-		s.report(t, terminated("MARK"))
+		c.report(t, terminated("MARK"))
 		isPut := func(r *http.Request) bool { return r.Method == http.MethodPut }
-		s.connection.Inject(apisim.Faults{LoseRequest: isPut})
+		c.connection.Inject(apisim.Faults{LoseRequest: isPut})
 		time.Sleep(30 * time.Second)
-		assert.Equal(t, "leader", s.record(t).Holder())
-		s.connection.Inject(apisim.Faults{})
+		assert.Equal(t, "leader", c.record(t).Holder())
+		c.connection.Inject(apisim.Faults{})
 		time.Sleep(15 * time.Second)
-		assert.True(t, s.record(t).Released())
+		assert.True(t, c.record(t).Released())
 	})
 }
 
@@ -194,10 +194,10 @@ func TestWitnessGoesOnAfterFaults(t *testing.T) {
 func TestAWatchOfAPodThatFailsIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := logtest.New(zap.DebugLevel)
-		s := newScene(t, zap.New(core))
-		defer s.witness.Close()
-		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
-		s.see(t)
+		c := newCluster(t, zap.New(core))
+		defer c.witness.Close()
+		c.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		c.see(t)
 		time.Sleep(time.Hour)
 		said := logs.FilterMessage("a watch of a holder's Pod failed, retrying").All()
 		require.Len(t, said, 1)
