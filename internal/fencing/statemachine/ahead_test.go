@@ -29,25 +29,25 @@ func readings(steps []statemachine.Step) (names []string) {
 func TestDevicesAreReadBeforeTheWaitIsOver(t *testing.T) {
 	plan := bmc()
 	plan.PowerManagement = []nodeplan.Level{{feed("pdu a"), feed("pdu b")}, {feed("bmc")}}
-	r := newRig(t, plan)
-	r.until(statemachine.NodeIsolated)
-	began, before := r.elapsed(), len(r.steps)
-	r.until(statemachine.PowerWaitOver)
-	assert.Equal(t, []string{"pdu a", "pdu b"}, readings(r.steps[before:]), "all of the first level, once")
-	assert.InDelta(t, nodeplan.Defaults().PowerWait, r.elapsed()-began, float64(100*time.Millisecond))
-	before = len(r.steps)
-	next[statemachine.Call](r)
-	assert.Empty(t, readings(r.steps[before:]), "before the first command")
+	c := newCluster(t, plan)
+	c.until(statemachine.NodeIsolated)
+	began, before := c.elapsed(), len(c.steps)
+	c.until(statemachine.PowerWaitOver)
+	assert.Equal(t, []string{"pdu a", "pdu b"}, readings(c.steps[before:]), "all of the first level, once")
+	assert.InDelta(t, nodeplan.Defaults().PowerWait, c.elapsed()-began, float64(100*time.Millisecond))
+	before = len(c.steps)
+	next[statemachine.Call](c)
+	assert.Empty(t, readings(c.steps[before:]), "before the first command")
 }
 
 func TestDevicesAreNotReadAheadOfNoWait(t *testing.T) {
 	plan := bmc()
 	plan.PowerWait = time.Nanosecond
-	r := newRig(t, plan)
-	r.until(statemachine.PowerWaitOver)
-	assert.Empty(t, readings(r.steps))
-	next[statemachine.Call](r)
-	assert.Equal(t, []string{"bmc"}, readings(r.steps))
+	c := newCluster(t, plan)
+	c.until(statemachine.PowerWaitOver)
+	assert.Empty(t, readings(c.steps))
+	next[statemachine.Call](c)
+	assert.Equal(t, []string{"bmc"}, readings(c.steps))
 }
 
 // The policy, or an API server without an answer, may stand between the wait and the command.
@@ -56,35 +56,35 @@ func TestReadingOfSomeTimeAgoIsTakenAgain(t *testing.T) {
 		3 * time.Second: nil, 10 * time.Second: {"bmc"},
 		time.Hour: {"bmc"},
 	} {
-		r := newRig(t, bmc())
-		r.until(statemachine.PowerWaitOver)
-		before := len(r.steps)
-		r.pass(age)
-		next[statemachine.Call](r)
-		assert.Equal(t, again, readings(r.steps[before:]), "%v", age)
+		c := newCluster(t, bmc())
+		c.until(statemachine.PowerWaitOver)
+		before := len(c.steps)
+		c.pass(age)
+		next[statemachine.Call](c)
+		assert.Equal(t, again, readings(c.steps[before:]), "%v", age)
 	}
 }
 
 // A device that is switched off by somebody after it was read ahead is not believed to be off
 // because of this fence: its own two readings come later.
 func TestWhatWasReadAheadProvesNothing(t *testing.T) {
-	r := newRig(t, bmc())
-	r.until(statemachine.NodeIsolated)
-	r.plugs["bmc"].on = false // before it is read ahead
-	r.until(statemachine.PowerWaitOver)
-	call := next[statemachine.Call](r)
+	c := newCluster(t, bmc())
+	c.until(statemachine.NodeIsolated)
+	c.plugs["bmc"].on = false // before it is read ahead
+	c.until(statemachine.PowerWaitOver)
+	call := next[statemachine.Call](c)
 	require.Equal(t, agent.ActionOff, call.Op.Action)
-	before := len(r.steps)
-	r.until(statemachine.OffSeen)
-	assert.Equal(t, []string{"bmc", "bmc"}, readings(r.steps[before:]))
+	before := len(c.steps)
+	c.until(statemachine.OffSeen)
+	assert.Equal(t, []string{"bmc", "bmc"}, readings(c.steps[before:]))
 }
 
 // The admin pulls the plug after it was read ahead, and says so.
 func TestConfirmationAfterThePlugWasReadAhead(t *testing.T) {
-	r := newRig(t, bmc())
-	r.until(statemachine.PowerWaitOver)
-	r.plugs["bmc"].on = false
-	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
-	r.until(statemachine.Confirmed)
-	assert.NotContains(t, r.transcript(), "refused")
+	c := newCluster(t, bmc())
+	c.until(statemachine.PowerWaitOver)
+	c.plugs["bmc"].on = false
+	c.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	c.until(statemachine.Confirmed)
+	assert.NotContains(t, c.transcript(), "refused")
 }

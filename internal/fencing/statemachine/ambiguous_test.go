@@ -25,85 +25,85 @@ func vm() nodeplan.Plan {
 }
 
 // requireUnclear fails unless a fence waits for an admin, and has released nothing.
-func (r *rig) requireUnclear() {
-	r.t.Helper()
-	r.rest(time.Hour)
-	require.NotNil(r.t, r.status().Hold, r.transcript())
-	assert.Equal(r.t, "OffUnclear", r.status().Hold.Reason)
-	assert.Contains(r.t, r.status().Hold.Message, "device vm reads off, and this fence has not switched it off")
-	assert.Equal(r.t, v1alpha1.PhasePowering, r.status().Phase)
-	assert.Equal(r.t, v1alpha1.ReleasedNo, r.status().Released)
+func (c *cluster) requireUnclear() {
+	c.t.Helper()
+	c.rest(time.Hour)
+	require.NotNil(c.t, c.status().Hold, c.transcript())
+	assert.Equal(c.t, "OffUnclear", c.status().Hold.Reason)
+	assert.Contains(c.t, c.status().Hold.Message, "device vm reads off, and this fence has not switched it off")
+	assert.Equal(c.t, v1alpha1.PhasePowering, c.status().Phase)
+	assert.Equal(c.t, v1alpha1.ReleasedNo, c.status().Released)
 }
 
 func TestAmbiguousDeviceProvesWhatTheFenceItselfHasSwitchedOff(t *testing.T) {
-	r := newRig(t, vm())
-	r.until(statemachine.Recovered)
-	assert.Equal(t, []agent.Action{off, on}, r.plugs["vm"].commands)
+	c := newCluster(t, vm())
+	c.until(statemachine.Recovered)
+	assert.Equal(t, []agent.Action{off, on}, c.plugs["vm"].commands)
 }
 
 // Somebody has suspended the machine: its node is lost for that, and returns when the machine goes on.
 func TestSuspendedMachineIsNotOff(t *testing.T) {
-	for name, suspend := range map[string]func(r *rig){
-		"before the fence": func(*rig) {},
-		"between the reading and the command": func(r *rig) {
-			r.plugs["vm"].suspended = false
-			r.until(statemachine.OffIntent)
-			r.plugs["vm"].suspended = true
+	for name, suspend := range map[string]func(c *cluster){
+		"before the fence": func(*cluster) {},
+		"between the reading and the command": func(c *cluster) {
+			c.plugs["vm"].suspended = false
+			c.until(statemachine.OffIntent)
+			c.plugs["vm"].suspended = true
 		},
-		"and the fencer has crashed after its command": func(r *rig) {
-			r.plugs["vm"].suspended, r.plugs["vm"].deaf = false, true
-			next[statemachine.Call](r)
-			r.plugs["vm"].suspended, r.plugs["vm"].deaf = true, false
-			r.restart()
+		"and the fencer has crashed after its command": func(c *cluster) {
+			c.plugs["vm"].suspended, c.plugs["vm"].deaf = false, true
+			next[statemachine.Call](c)
+			c.plugs["vm"].suspended, c.plugs["vm"].deaf = true, false
+			c.restart()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, vm())
-			r.plugs["vm"].suspended = true
-			suspend(r)
-			r.requireUnclear()
-			r.plugs["vm"].suspended = false
-			r.back()
-			r.until(statemachine.Recovered)
-			assert.NotContains(t, r.plugs["vm"].commands, on)
+			c := newCluster(t, vm())
+			c.plugs["vm"].suspended = true
+			suspend(c)
+			c.requireUnclear()
+			c.plugs["vm"].suspended = false
+			c.back()
+			c.until(statemachine.Recovered)
+			assert.NotContains(t, c.plugs["vm"].commands, on)
 		})
 	}
 }
 
 func TestSuspendedMachineThatGoesOnAndStaysLostIsSwitchedOff(t *testing.T) {
-	r := newRig(t, vm())
-	r.plugs["vm"].suspended = true
-	r.requireUnclear()
-	r.plugs["vm"].suspended = false
-	r.until(statemachine.Recovered)
-	assert.Equal(t, []agent.Action{off, on}, r.plugs["vm"].commands)
+	c := newCluster(t, vm())
+	c.plugs["vm"].suspended = true
+	c.requireUnclear()
+	c.plugs["vm"].suspended = false
+	c.until(statemachine.Recovered)
+	assert.Equal(t, []agent.Action{off, on}, c.plugs["vm"].commands)
 }
 
 func TestAdminConfirmsThatASuspendedMachineHasEnded(t *testing.T) {
-	r := newRig(t, vm())
-	r.plugs["vm"].suspended = true
-	r.requireUnclear()
-	r.plugs["vm"].on, r.plugs["vm"].suspended = false, false
-	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
-	r.until(statemachine.Confirmed)
-	r.until(statemachine.WorkloadsFreed)
+	c := newCluster(t, vm())
+	c.plugs["vm"].suspended = true
+	c.requireUnclear()
+	c.plugs["vm"].on, c.plugs["vm"].suspended = false, false
+	c.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	c.until(statemachine.Confirmed)
+	c.until(statemachine.WorkloadsFreed)
 }
 
 func TestAnotherLevelIsUsedForASuspendedMachine(t *testing.T) {
 	plan := vm()
 	plan.PowerManagement = append(plan.PowerManagement, nodeplan.Level{feed("host")})
-	r := newRig(t, plan)
-	r.plugs["vm"].suspended = true
-	r.until(statemachine.Verified)
-	assert.Empty(t, r.plugs["vm"].commands)
-	assert.Equal(t, []agent.Action{off}, r.plugs["host"].commands)
+	c := newCluster(t, plan)
+	c.plugs["vm"].suspended = true
+	c.until(statemachine.Verified)
+	assert.Empty(t, c.plugs["vm"].commands)
+	assert.Equal(t, []agent.Action{off}, c.plugs["host"].commands)
 }
 
 func TestCommissionOfAMachineThatIsSuspendedMeanwhileProvesNothing(t *testing.T) {
-	r := newTrial(t, vm())
-	r.until(statemachine.OffIntent)
-	r.plugs["vm"].suspended = true
-	r.until(statemachine.CommissionFailed)
+	c := newTrial(t, vm())
+	c.until(statemachine.OffIntent)
+	c.plugs["vm"].suspended = true
+	c.until(statemachine.CommissionFailed)
 	assert.Equal(t, "device vm was told to switch off, and reads off, perhaps not because of that",
-		r.status().Commission.Failed)
+		c.status().Commission.Failed)
 }

@@ -14,49 +14,49 @@ import (
 )
 
 // The API server refuses a record with longer lists, and a fence that cannot write its record
-// stands still: the rig judges each write.
+// stands still: the cluster judges each write.
 
 func TestRecordOfTheLargestPlanStaysWithinItsBounds(t *testing.T) {
 	plan := planOf(nil)
 	for i := range statemachine.MaxDevices {
 		plan.PowerManagement[0] = append(plan.PowerManagement[0], feed(fmt.Sprint(i)))
 	}
-	r := newRig(t, plan)
-	last := r.plugs[fmt.Sprint(statemachine.MaxDevices-1)]
+	c := newCluster(t, plan)
+	last := c.plugs[fmt.Sprint(statemachine.MaxDevices-1)]
 	last.silent = true
 	for last.commands == nil {
-		r.step()
+		c.step()
 	}
-	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
-	r.until(statemachine.ReleaseBegun)
+	c.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	c.until(statemachine.ReleaseBegun)
 	last.silent = false
-	r.phase(v1alpha1.PhaseFinal)
-	assert.Len(t, r.status().Evidence, 2*statemachine.MaxDevices+1, "off, on, and the word of an admin")
-	assert.Len(t, r.status().Devices, statemachine.MaxDevices)
+	c.phase(v1alpha1.PhaseFinal)
+	assert.Len(t, c.status().Evidence, 2*statemachine.MaxDevices+1, "off, on, and the word of an admin")
+	assert.Len(t, c.status().Devices, statemachine.MaxDevices)
 }
 
 func TestRecordOfManyTriesStaysWithinItsBounds(t *testing.T) {
 	plan := bmc()
 	plan.Retries = 100
-	r := newRig(t, plan)
-	r.plugs["bmc"].deaf = true
-	r.until(statemachine.PowerFailed)
-	assert.Len(t, r.plugs["bmc"].commands, 100)
-	assert.Len(t, r.status().Jobs, 64)
-	assert.Equal(t, "fence-c0ffee0012-1-100", r.status().Jobs[63])
+	c := newCluster(t, plan)
+	c.plugs["bmc"].deaf = true
+	c.until(statemachine.PowerFailed)
+	assert.Len(t, c.plugs["bmc"].commands, 100)
+	assert.Len(t, c.status().Jobs, 64)
+	assert.Equal(t, "fence-c0ffee0012-1-100", c.status().Jobs[63])
 }
 
 func TestRecordOfManyIncidentsStaysWithinItsBounds(t *testing.T) {
-	r := newRig(t, bmc())
+	c := newCluster(t, bmc())
 	for i := range 20 {
-		r.phase(v1alpha1.PhaseFinal)
-		require.EqualValues(t, i+1, r.status().Incident)
-		r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
-		r.node.Ready, r.node.Failing, r.renews, r.bootsAt = false, true, false, 0
-		r.until(statemachine.IncidentReopened)
+		c.phase(v1alpha1.PhaseFinal)
+		require.EqualValues(t, i+1, c.status().Incident)
+		c.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
+		c.node.Ready, c.node.Failing, c.renews, c.bootsAt = false, true, false, 0
+		c.until(statemachine.IncidentReopened)
 	}
-	assert.Len(t, r.status().History, 16)
-	assert.Greater(t, r.status().Problems.Count, int32(2))
+	assert.Len(t, c.status().History, 16)
+	assert.Greater(t, c.status().Problems.Count, int32(2))
 }
 
 // TestFencesEndWhateverHappens lets things happen that the exploration knows singly, many of them
@@ -66,7 +66,7 @@ func TestFencesEndWhateverHappens(t *testing.T) {
 		levels := []nodeplan.Level{{feed("bmc")}, {feed("a"), feed("b")}}
 		plan := storage()
 		plan.PowerManagement = levels[:rapid.IntRange(1, 2).Draw(draw, "levels")]
-		r := newRig(t, plan)
+		c := newCluster(t, plan)
 		names := []string{"port", "bmc"}
 		if len(plan.PowerManagement) == 2 {
 			names = append(names, "a", "b")
@@ -77,40 +77,40 @@ func TestFencesEndWhateverHappens(t *testing.T) {
 				if when != step {
 					continue
 				}
-				p := r.plugs[rapid.SampledFrom(names).Draw(draw, "device")]
+				p := c.plugs[rapid.SampledFrom(names).Draw(draw, "device")]
 				switch rapid.IntRange(0, 9).Draw(draw, "what") {
 				case 0:
-					r.restart()
+					c.restart()
 				case 1:
 					p.silent = !p.silent
 				case 2:
 					p.deaf = !p.deaf
 				case 3:
-					r.back()
+					c.back()
 				case 4:
-					r.node.Ready, r.node.Failing, r.renews = false, true, false
+					c.node.Ready, c.node.Failing, c.renews = false, true, false
 				case 5:
 					p.on, p.foreign = !p.on, !p.on
 				case 6:
-					r.annotate(v1alpha1.AnnotationStop,
+					c.annotate(v1alpha1.AnnotationStop,
 						rapid.SampledFrom([]string{"hold", "restore"}).Draw(draw, "stop"))
 				case 7:
-					r.node.Missing = true
+					c.node.Missing = true
 				case 8:
-					r.lost = true
+					c.lost = true
 				case 9:
-					r.refused = true
+					c.refused = true
 				}
 			}
-			r.step()
-			if phase := r.status().Phase; phase.Ended() {
+			c.step()
+			if phase := c.status().Phase; phase.Ended() {
 				return
 			}
-			if hold := r.status().Hold; hold != nil && step > 2000 {
+			if hold := c.status().Hold; hold != nil && step > 2000 {
 				require.Contains(draw, []string{"RestartNeeded", "NodeReady"}, hold.Reason)
 				return
 			}
 		}
-		draw.Fatalf("does not end:\n%s", r.transcript())
+		draw.Fatalf("does not end:\n%s", c.transcript())
 	})
 }

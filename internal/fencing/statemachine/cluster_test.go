@@ -17,7 +17,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-// plug is a device of a rig.
+// plug is a device of a cluster.
 type plug struct {
 	on       bool
 	silent   bool          // does not answer when it is read
@@ -31,9 +31,9 @@ type plug struct {
 	suspended bool
 }
 
-// rig is a machine, its node and the controller in one thread: what a real controller does, without
+// cluster is a machine, its node and the controller in one thread: what a real controller does, without
 // the requests.
-type rig struct {
+type cluster struct {
 	t      *testing.T
 	fence  *v1alpha1.NodeFence
 	plan   nodeplan.Plan
@@ -93,10 +93,10 @@ func bmc() nodeplan.Plan {
 	return planOf(nodeplan.Level{feed("bmc")})
 }
 
-func newRig(t *testing.T, plan nodeplan.Plan) *rig {
+func newCluster(t *testing.T, plan nodeplan.Plan) *cluster {
 	t.Helper()
 	require.NoError(t, statemachine.Validate(plan))
-	r := &rig{
+	c := &cluster{
 		t: t, plan: plan, now: clock.Reading{Wall: epoch, Monotonic: time.Hour}, looks: 10 * time.Millisecond,
 		boots: true,
 		fence: &v1alpha1.NodeFence{
@@ -106,63 +106,63 @@ func newRig(t *testing.T, plan nodeplan.Plan) *rig {
 		plugs: map[string]*plug{}, failing: map[string]int{},
 	}
 	for _, d := range plan.Devices() {
-		r.plugs[d.Key] = &plug{on: true}
+		c.plugs[d.Key] = &plug{on: true}
 	}
-	r.restart()
-	return r
+	c.restart()
+	return c
 }
 
 // restart is a crash of the controller, and the next one.
-func (r *rig) restart() {
-	r.memory, r.emptied, r.dump = statemachine.NewMemory(r.now), -1, clock.Reading{}
+func (c *cluster) restart() {
+	c.memory, c.emptied, c.dump = statemachine.NewMemory(c.now), -1, clock.Reading{}
 }
 
-func (r *rig) status() *v1alpha1.Status { return &r.fence.Status }
+func (c *cluster) status() *v1alpha1.Status { return &c.fence.Status }
 
-func (r *rig) annotate(key, value string) {
-	if r.fence.Annotations == nil {
-		r.fence.Annotations = map[string]string{}
+func (c *cluster) annotate(key, value string) {
+	if c.fence.Annotations == nil {
+		c.fence.Annotations = map[string]string{}
 	}
-	r.fence.Annotations[key] = value
+	c.fence.Annotations[key] = value
 }
 
-func (r *rig) elapsed() time.Duration { return r.now.Wall.Sub(epoch) }
+func (c *cluster) elapsed() time.Duration { return c.now.Wall.Sub(epoch) }
 
 // pass lets time pass.
-func (r *rig) pass(d time.Duration) {
-	r.now.Wall, r.now.Monotonic = r.now.Wall.Add(d), r.now.Monotonic+d
-	for _, p := range r.plugs {
-		if p.wanted != "" && r.elapsed() >= p.due {
+func (c *cluster) pass(d time.Duration) {
+	c.now.Wall, c.now.Monotonic = c.now.Wall.Add(d), c.now.Monotonic+d
+	for _, p := range c.plugs {
+		if p.wanted != "" && c.elapsed() >= p.due {
 			p.on, p.wanted = p.wanted == agent.ActionOn, ""
 		}
 	}
-	power := r.powered()
-	if r.dumping = r.dumping && power; r.dumping {
+	power := c.powered()
+	if c.dumping = c.dumping && power; c.dumping {
 		const every = 10 * time.Second
-		if ago := r.elapsed() % every; ago < d {
-			r.dump = clock.Reading{Wall: r.now.Wall.Add(-ago), Monotonic: r.now.Monotonic - ago}
+		if ago := c.elapsed() % every; ago < d {
+			c.dump = clock.Reading{Wall: c.now.Wall.Add(-ago), Monotonic: c.now.Monotonic - ago}
 		}
 	}
 	switch {
 	case !power:
-		r.bootsAt, r.renews = 0, false
-		r.node.Ready, r.node.Failing = false, true
-	case r.boots && r.bootsAt == 0 && r.touched():
-		r.bootsAt = r.elapsed() + time.Minute
-	case r.bootsAt > 0 && r.elapsed() >= r.bootsAt && !r.renews:
-		r.back()
-		r.node.BootID = "boot 2"
+		c.bootsAt, c.renews = 0, false
+		c.node.Ready, c.node.Failing = false, true
+	case c.boots && c.bootsAt == 0 && c.touched():
+		c.bootsAt = c.elapsed() + time.Minute
+	case c.bootsAt > 0 && c.elapsed() >= c.bootsAt && !c.renews:
+		c.back()
+		c.node.BootID = "boot 2"
 	}
-	if r.renews {
-		r.node.Renewal = fmt.Sprint(int(r.elapsed() / (10 * time.Second)))
+	if c.renews {
+		c.node.Renewal = fmt.Sprint(int(c.elapsed() / (10 * time.Second)))
 	}
 }
 
 // back makes the node work.
-func (r *rig) back() { r.node.Ready, r.node.Failing, r.renews = true, false, true }
+func (c *cluster) back() { c.node.Ready, c.node.Failing, c.renews = true, false, true }
 
-func (r *rig) touched() bool {
-	for _, d := range r.status().Devices {
+func (c *cluster) touched() bool {
+	for _, d := range c.status().Devices {
 		if d.Touched && d.Level > 0 && d.State == v1alpha1.DeviceOnIntent || d.State == v1alpha1.DeviceOn {
 			return true
 		}
@@ -171,112 +171,112 @@ func (r *rig) touched() bool {
 }
 
 // powered says that every level leaves the machine its power.
-func (r *rig) powered() bool {
-	for _, level := range r.plan.PowerManagement {
-		if !slices.ContainsFunc(level.Off(), func(m nodeplan.Method) bool { return r.plugs[m.Device.Key].on }) {
+func (c *cluster) powered() bool {
+	for _, level := range c.plan.PowerManagement {
+		if !slices.ContainsFunc(level.Off(), func(m nodeplan.Method) bool { return c.plugs[m.Device.Key].on }) {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *rig) decide() statemachine.Step {
+func (c *cluster) decide() statemachine.Step {
 	known := map[string]bool{}
-	for name := range r.plugs {
-		known[name] = !r.unknown
+	for name := range c.plugs {
+		known[name] = !c.unknown
 	}
 	return statemachine.Transition(statemachine.Input{
-		Unresolved: r.unresolved, FenceReadyNodes: r.fenceReady, Known: known,
-		Fence: r.fence, Plan: r.plan, Policy: r.policy, Memory: r.memory, Trigger: r.trigger, Dump: r.dump, Now: r.now,
+		Unresolved: c.unresolved, FenceReadyNodes: c.fenceReady, Known: known,
+		Fence: c.fence, Plan: c.plan, Policy: c.policy, Memory: c.memory, Trigger: c.trigger, Dump: c.dump, Now: c.now,
 	})
 }
 
 // step does one thing, and returns what.
-func (r *rig) step() statemachine.Step {
-	step := r.decide()
-	before := r.fence.Status.DeepCopy()
-	o, done := statemachine.Outcome{Began: r.now}, step
-	r.steps = append(r.steps, step)
+func (c *cluster) step() statemachine.Step {
+	step := c.decide()
+	before := c.fence.Status.DeepCopy()
+	o, done := statemachine.Outcome{Began: c.now}, step
+	c.steps = append(c.steps, step)
 	switch step := step.(type) {
 	case statemachine.Write:
-		r.line("%s: %s (%s/%s)", step.Reason, step.Status.Phase, step.Status.Step, step.Status.Status)
-		if !r.refused {
-			r.fence.Status = *step.Status.DeepCopy()
+		c.line("%s: %s (%s/%s)", step.Reason, step.Status.Phase, step.Status.Step, step.Status.Status)
+		if !c.refused {
+			c.fence.Status = *step.Status.DeepCopy()
 		}
-		o.Failed = r.lost || r.refused
-		r.lost, r.refused = false, false
-		require.LessOrEqual(r.t, len(step.Status.Evidence), 64)
-		require.LessOrEqual(r.t, len(step.Status.Jobs), 64)
-		require.LessOrEqual(r.t, len(step.Status.History), 16)
-		r.pass(5 * time.Millisecond)
+		o.Failed = c.lost || c.refused
+		c.lost, c.refused = false, false
+		require.LessOrEqual(c.t, len(step.Status.Evidence), 64)
+		require.LessOrEqual(c.t, len(step.Status.Jobs), 64)
+		require.LessOrEqual(c.t, len(step.Status.History), 16)
+		c.pass(5 * time.Millisecond)
 	case statemachine.Look:
-		r.pass(r.looks)
-		o.Node = r.node
-		if r.shown != nil {
-			r.shown(&o.Node)
+		c.pass(c.looks)
+		o.Node = c.node
+		if c.shown != nil {
+			c.shown(&o.Node)
 		}
 	case statemachine.Read:
-		r.pass(100 * time.Millisecond)
+		c.pass(100 * time.Millisecond)
 		for _, name := range step.Devices {
-			o.Powers = append(o.Powers, r.plugs[name].read())
+			o.Powers = append(o.Powers, c.plugs[name].read())
 		}
 	case statemachine.Call:
-		require.False(r.t, step.Late(r.now))
-		r.line("%s %s", step.Op.Action, step.Device)
-		p := r.plugs[step.Device]
+		require.False(c.t, step.Late(c.now))
+		c.line("%s %s", step.Op.Action, step.Device)
+		p := c.plugs[step.Device]
 		if step.Op.Action == agent.ActionOn {
-			require.NotEqual(r.t, v1alpha1.TaintOurs, r.node.OutOfService, "on with our taint on the node:\n%s",
-				r.transcript())
+			require.NotEqual(c.t, v1alpha1.TaintOurs, c.node.OutOfService, "on with our taint on the node:\n%s",
+				c.transcript())
 		}
 		p.commands = append(p.commands, step.Op.Action)
 		o.Sent = p.read() == agent.PowerOn || step.Op.Action == agent.ActionOn
 		if !p.deaf && !p.suspended {
-			p.wanted, p.due = step.Op.Action, r.elapsed()+p.delay
+			p.wanted, p.due = step.Op.Action, c.elapsed()+p.delay
 		}
-		r.pass(time.Second)
+		c.pass(time.Second)
 	case statemachine.Act:
-		r.line("%s", step.Method)
-		r.methods = append(r.methods, step.Method)
-		if r.failing[step.Method] > 0 {
-			r.failing[step.Method]--
+		c.line("%s", step.Method)
+		c.methods = append(c.methods, step.Method)
+		if c.failing[step.Method] > 0 {
+			c.failing[step.Method]--
 			o.Failed = true
 		}
-		r.pass(10 * time.Millisecond)
+		c.pass(10 * time.Millisecond)
 	case statemachine.Release:
-		require.False(r.t, step.Late(r.now))
-		r.release(step, &o)
+		require.False(c.t, step.Late(c.now))
+		c.release(step, &o)
 	case statemachine.Wait:
 		if step.For == 0 {
 			return step
 		}
 		if len(step.Ahead) > 0 {
-			r.pass(100 * time.Millisecond)
+			c.pass(100 * time.Millisecond)
 			for _, name := range step.Ahead {
-				o.Powers = append(o.Powers, r.plugs[name].read())
+				o.Powers = append(o.Powers, c.plugs[name].read())
 			}
 			done = statemachine.Read{Devices: step.Ahead}
 			break
 		}
-		r.pass(step.For)
+		c.pass(step.For)
 	case statemachine.SetFinalizer:
 		if step.Present {
-			r.fence.Finalizers = append(r.fence.Finalizers, v1alpha1.Finalizer)
+			c.fence.Finalizers = append(c.fence.Finalizers, v1alpha1.Finalizer)
 		} else {
-			r.fence.Finalizers = nil
+			c.fence.Finalizers = nil
 		}
 	case statemachine.DropAnnotation:
 		if step.Why == "" {
-			r.line("taken: %s", step.Key)
+			c.line("taken: %s", step.Key)
 		} else {
-			r.line("refused: %s", step.Why)
+			c.line("refused: %s", step.Why)
 		}
-		delete(r.fence.Annotations, step.Key)
+		delete(c.fence.Annotations, step.Key)
 	case statemachine.Delete:
-		r.line("delete the record")
-		r.deleted = true
+		c.line("delete the record")
+		c.deleted = true
 	}
-	o.Ended = r.now
-	r.memory = r.memory.After(before, done, o)
+	o.Ended = c.now
+	c.memory = c.memory.After(before, done, o)
 	return step
 }
 
@@ -291,110 +291,110 @@ func (p *plug) read() agent.Power {
 	return agent.PowerOff
 }
 
-func (r *rig) release(step statemachine.Release, o *statemachine.Outcome) {
+func (c *cluster) release(step statemachine.Release, o *statemachine.Outcome) {
 	storage := ""
 	if len(step.Storage) > 0 {
 		storage = " using the storage of " + strings.Join(step.Storage, ", ")
 	}
 	switch step.Part {
 	case statemachine.Taint, statemachine.DeletePods:
-		r.judge(step)
+		c.judge(step)
 	}
 	switch step.Part {
 	case statemachine.Taint:
-		require.False(r.t, r.emptied < 0 || r.elapsed() < r.emptied+250*time.Millisecond,
-			"the successors of pods may be deleted:\n%s", r.transcript())
-		r.node.OutOfService = v1alpha1.TaintOurs
+		require.False(c.t, c.emptied < 0 || c.elapsed() < c.emptied+250*time.Millisecond,
+			"the successors of pods may be deleted:\n%s", c.transcript())
+		c.node.OutOfService = v1alpha1.TaintOurs
 	case statemachine.Untaint:
-		r.node.OutOfService = v1alpha1.TaintNone
+		c.node.OutOfService = v1alpha1.TaintNone
 	case statemachine.DeletePods:
-		r.pods = max(0, r.pods-10)
-		o.Left, o.Pods = r.pods > 0, v1alpha1.Pods{Listed: 3, Deleted: 3}
+		c.pods = max(0, c.pods-10)
+		o.Left, o.Pods = c.pods > 0, v1alpha1.Pods{Listed: 3, Deleted: 3}
 	case statemachine.AwaitDetach:
-		o.Left = r.volumes > 0
-		r.volumes = max(0, r.volumes-1)
+		o.Left = c.volumes > 0
+		c.volumes = max(0, c.volumes-1)
 	}
-	r.line("%s%s", step.Part, storage)
-	r.pass(50 * time.Millisecond)
+	c.line("%s%s", step.Part, storage)
+	c.pass(50 * time.Millisecond)
 	if step.Part == statemachine.DeletePods && !o.Left {
-		r.emptied = r.elapsed()
+		c.emptied = c.elapsed()
 	}
 }
 
 // judge finds that what pods are taken from has no power, or cannot reach its storage, unless an
 // admin said so, or somebody has switched it on since it was read.
-func (r *rig) judge(step statemachine.Release) {
-	for _, e := range r.status().Evidence {
+func (c *cluster) judge(step statemachine.Release) {
+	for _, e := range c.status().Evidence {
 		if e.Source == v1alpha1.SourceManual {
 			return
 		}
 	}
-	for _, p := range r.plugs {
+	for _, p := range c.plugs {
 		if p.foreign {
 			return
 		}
 	}
-	if r.dumping && r.status().Phase != v1alpha1.PhaseReleasing {
-		require.False(r.t, r.node.Ready, "the node is Ready:\n%s", r.transcript())
+	if c.dumping && c.status().Phase != v1alpha1.PhaseReleasing {
+		require.False(c.t, c.node.Ready, "the node is Ready:\n%s", c.transcript())
 		return
 	}
 	for _, name := range step.Storage {
-		require.False(r.t, r.plugs[name].on, "%s is on:\n%s", name, r.transcript())
+		require.False(c.t, c.plugs[name].on, "%s is on:\n%s", name, c.transcript())
 	}
 	if len(step.Storage) == 0 {
-		require.False(r.t, r.powered(), "the machine has power:\n%s", r.transcript())
+		require.False(c.t, c.powered(), "the machine has power:\n%s", c.transcript())
 	}
 }
 
-func (r *rig) line(format string, args ...any) {
-	r.lines = append(r.lines, fmt.Sprintf("%6s ", r.elapsed().Round(time.Second))+fmt.Sprintf(format, args...))
+func (c *cluster) line(format string, args ...any) {
+	c.lines = append(c.lines, fmt.Sprintf("%6s ", c.elapsed().Round(time.Second))+fmt.Sprintf(format, args...))
 }
 
 const manySteps = 5000
 
 // until does one thing after another, up to and with the write of a reason.
-func (r *rig) until(reason statemachine.Reason) {
-	r.t.Helper()
+func (c *cluster) until(reason statemachine.Reason) {
+	c.t.Helper()
 	for range manySteps {
-		if w, ok := r.step().(statemachine.Write); ok && w.Reason == reason {
+		if w, ok := c.step().(statemachine.Write); ok && w.Reason == reason {
 			return
 		}
 	}
-	require.Fail(r.t, "never comes", "%s:\n%s", reason, r.transcript())
+	require.Fail(c.t, "never comes", "%s:\n%s", reason, c.transcript())
 }
 
 // phase does one thing after another until a phase is entered.
-func (r *rig) phase(phase v1alpha1.Phase) {
-	r.t.Helper()
+func (c *cluster) phase(phase v1alpha1.Phase) {
+	c.t.Helper()
 	for range manySteps {
-		if r.status().Phase == phase {
+		if c.status().Phase == phase {
 			return
 		}
-		r.step()
+		c.step()
 	}
-	require.Fail(r.t, "never comes", "%s:\n%s", phase, r.transcript())
+	require.Fail(c.t, "never comes", "%s:\n%s", phase, c.transcript())
 }
 
 // next does one thing after another until one is of a kind that changes something.
-func next[T statemachine.Step](r *rig) T {
-	r.t.Helper()
+func next[T statemachine.Step](c *cluster) T {
+	c.t.Helper()
 	for range manySteps {
-		if step, ok := r.step().(T); ok {
+		if step, ok := c.step().(T); ok {
 			return step
 		}
 	}
 	var none T
-	require.Fail(r.t, "never comes", "%T:\n%s", none, r.transcript())
+	require.Fail(c.t, "never comes", "%T:\n%s", none, c.transcript())
 	return none
 }
 
 // rest is what happens within a time.
-func (r *rig) rest(d time.Duration) {
-	for end := r.elapsed() + d; r.elapsed() < end && !r.deleted; {
-		if w, ok := r.step().(statemachine.Wait); ok && w.For == 0 {
+func (c *cluster) rest(d time.Duration) {
+	for end := c.elapsed() + d; c.elapsed() < end && !c.deleted; {
+		if w, ok := c.step().(statemachine.Wait); ok && w.For == 0 {
 			return
 		}
 	}
 }
 
-func (r *rig) transcript() string { return strings.Join(r.lines, "\n") + "\n" }
+func (c *cluster) transcript() string { return strings.Join(c.lines, "\n") + "\n" }

@@ -17,51 +17,51 @@ import (
 // What was given up is over: the node is fenced for whatever comes next.
 func TestFenceThatWasGivenUpDoesNotShadowTheNext(t *testing.T) {
 	lost := &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
-	gaveUp := func(t *testing.T) *rig {
+	gaveUp := func(t *testing.T) *cluster {
 		t.Helper()
-		r := newRig(t, bmc())
-		r.boots = false
-		r.plugs["bmc"].deaf = true
-		r.phase(v1alpha1.PhaseGivenUp)
-		r.plugs["bmc"].deaf = false
-		return r
+		c := newCluster(t, bmc())
+		c.boots = false
+		c.plugs["bmc"].deaf = true
+		c.phase(v1alpha1.PhaseGivenUp)
+		c.plugs["bmc"].deaf = false
+		return c
 	}
 	for name, c := range map[string]struct {
-		end  func(t *testing.T) *rig
-		then func(r *rig)
+		end  func(t *testing.T) *cluster
+		then func(c *cluster)
 	}{
-		"another Node has its name": {gaveUp, func(r *rig) { r.node.UID = "other" }},
-		"the autoscaler has changed its mind": {func(t *testing.T) *rig {
+		"another Node has its name": {gaveUp, func(c *cluster) { c.node.UID = "other" }},
+		"the autoscaler has changed its mind": {func(t *testing.T) *cluster {
 			t.Helper()
-			r := newRig(t, bmc())
-			r.phase(v1alpha1.PhaseIsolated)
-			r.node.Leaving = true
-			r.phase(v1alpha1.PhaseGivenUp)
-			return r
-		}, func(r *rig) { r.node.Leaving = false }},
-		"the admin does not exclude it any more": {func(t *testing.T) *rig {
+			c := newCluster(t, bmc())
+			c.phase(v1alpha1.PhaseIsolated)
+			c.node.Leaving = true
+			c.phase(v1alpha1.PhaseGivenUp)
+			return c
+		}, func(c *cluster) { c.node.Leaving = false }},
+		"the admin does not exclude it any more": {func(t *testing.T) *cluster {
 			t.Helper()
-			r := newRig(t, bmc())
-			r.policy.Admit = &policy.Decision{
+			c := newCluster(t, bmc())
+			c.policy.Admit = &policy.Decision{
 				Verdict: policy.Deny, Reason: "Excluded",
 				Message: "node n is excluded",
 			}
-			r.phase(v1alpha1.PhaseGivenUp)
-			return r
-		}, func(r *rig) { r.policy = statemachine.Policy{} }},
-		"a stop, and then it has worked": {func(t *testing.T) *rig {
+			c.phase(v1alpha1.PhaseGivenUp)
+			return c
+		}, func(c *cluster) { c.policy = statemachine.Policy{} }},
+		"a stop, and then it has worked": {func(t *testing.T) *cluster {
 			t.Helper()
-			r := newRig(t, bmc())
-			r.boots = false
-			r.phase(v1alpha1.PhaseIsolated)
-			r.annotate(v1alpha1.AnnotationStop, "hold")
-			r.phase(v1alpha1.PhaseGivenUp)
-			delete(r.fence.Annotations, v1alpha1.AnnotationStop)
-			return r
-		}, func(r *rig) {
-			r.back()
-			r.rest(time.Minute)
-			r.node.Ready, r.node.Failing, r.renews = false, true, false
+			c := newCluster(t, bmc())
+			c.boots = false
+			c.phase(v1alpha1.PhaseIsolated)
+			c.annotate(v1alpha1.AnnotationStop, "hold")
+			c.phase(v1alpha1.PhaseGivenUp)
+			delete(c.fence.Annotations, v1alpha1.AnnotationStop)
+			return c
+		}, func(c *cluster) {
+			c.back()
+			c.rest(time.Minute)
+			c.node.Ready, c.node.Failing, c.renews = false, true, false
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,28 +80,28 @@ func TestFenceThatWasGivenUpDoesNotShadowTheNext(t *testing.T) {
 }
 
 func TestFenceThatWasGivenUpStaysSoWhileNothingHasChanged(t *testing.T) {
-	for name, change := range map[string]func(r *rig){
-		"nothing": func(*rig) {},
-		"the stop is there still": func(r *rig) {
-			r.node.UID = "other"
-			r.annotate(v1alpha1.AnnotationStop, "hold")
+	for name, change := range map[string]func(c *cluster){
+		"nothing": func(*cluster) {},
+		"the stop is there still": func(c *cluster) {
+			c.node.UID = "other"
+			c.annotate(v1alpha1.AnnotationStop, "hold")
 		},
-		"the node is shown Ready": func(r *rig) {
-			r.node.UID = "other"
-			r.node.Ready, r.node.Failing = true, false
+		"the node is shown Ready": func(c *cluster) {
+			c.node.UID = "other"
+			c.node.Ready, c.node.Failing = true, false
 		},
-		"another, about to be removed": func(r *rig) { r.node.UID = "other"; r.node.Leaving = true },
+		"another, about to be removed": func(c *cluster) { c.node.UID = "other"; c.node.Leaving = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, bmc())
-			r.boots = false
-			r.plugs["bmc"].deaf = true
-			r.phase(v1alpha1.PhaseGivenUp)
-			change(r)
-			r.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
-			r.rest(3 * time.Hour)
-			assert.Equal(t, v1alpha1.PhaseGivenUp, r.status().Phase)
-			assert.EqualValues(t, 1, r.status().Incident)
+			c := newCluster(t, bmc())
+			c.boots = false
+			c.plugs["bmc"].deaf = true
+			c.phase(v1alpha1.PhaseGivenUp)
+			change(c)
+			c.trigger = &v1alpha1.Trigger{Type: "Ready", Status: "Unknown"}
+			c.rest(3 * time.Hour)
+			assert.Equal(t, v1alpha1.PhaseGivenUp, c.status().Phase)
+			assert.EqualValues(t, 1, c.status().Incident)
 		})
 	}
 }
@@ -109,53 +109,53 @@ func TestFenceThatWasGivenUpStaysSoWhileNothingHasChanged(t *testing.T) {
 // A device did not answer when power was to come back, and was left. The machine has its power, and
 // when the device answers, its node gets rid of the taint.
 func TestNodeThatWorksIsRecoveredWhenItsDeviceAnswersAgain(t *testing.T) {
-	r := newRig(t, bmc())
-	r.boots = false
-	r.until(statemachine.WorkloadsFreed)
-	r.plugs["bmc"].silent = true
-	r.phase(v1alpha1.PhaseGivenUp)
-	r.plugs["bmc"].on = true
-	r.back()
-	r.rest(time.Hour)
-	assert.Equal(t, v1alpha1.PhaseGivenUp, r.status().Phase)
-	assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
-	r.plugs["bmc"].silent = false
-	r.rest(3 * time.Minute)
-	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-	assert.Contains(t, r.methods, nodeplan.MarkSchedulable)
+	c := newCluster(t, bmc())
+	c.boots = false
+	c.until(statemachine.WorkloadsFreed)
+	c.plugs["bmc"].silent = true
+	c.phase(v1alpha1.PhaseGivenUp)
+	c.plugs["bmc"].on = true
+	c.back()
+	c.rest(time.Hour)
+	assert.Equal(t, v1alpha1.PhaseGivenUp, c.status().Phase)
+	assert.NotContains(t, c.methods, nodeplan.MarkSchedulable)
+	c.plugs["bmc"].silent = false
+	c.rest(3 * time.Minute)
+	assert.Equal(t, v1alpha1.PhaseFinal, c.status().Phase)
+	assert.Contains(t, c.methods, nodeplan.MarkSchedulable)
 }
 
 // An autoscaler marks a node in the middle of its fence, changes its mind, and the node works: it gets
 // rid of the taint. If its plug was left off, that is when a human has switched it on.
 func TestNodeThatIsNotRemovedAfterAllIsRecovered(t *testing.T) {
-	for name, begin := range map[string]func(*rig){
-		"nothing was switched": func(r *rig) { r.phase(v1alpha1.PhaseIsolated) },
-		"its plug was":         func(r *rig) { r.until(statemachine.AllOff) },
+	for name, begin := range map[string]func(*cluster){
+		"nothing was switched": func(c *cluster) { c.phase(v1alpha1.PhaseIsolated) },
+		"its plug was":         func(c *cluster) { c.until(statemachine.AllOff) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, bmc())
-			r.boots = false
-			begin(r)
-			offs := len(r.plugs["bmc"].commands)
-			r.node.Leaving = true
-			r.phase(v1alpha1.PhaseGivenUp)
-			r.rest(10 * time.Minute)
-			r.node.Leaving = false
-			r.plugs["bmc"].on = true
-			r.back()
-			r.rest(3 * time.Minute)
-			assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
-			assert.Contains(t, r.methods, nodeplan.MarkSchedulable)
-			assert.False(t, r.status().Taints.Fence)
-			assert.Len(t, r.plugs["bmc"].commands, offs)
+			c := newCluster(t, bmc())
+			c.boots = false
+			begin(c)
+			offs := len(c.plugs["bmc"].commands)
+			c.node.Leaving = true
+			c.phase(v1alpha1.PhaseGivenUp)
+			c.rest(10 * time.Minute)
+			c.node.Leaving = false
+			c.plugs["bmc"].on = true
+			c.back()
+			c.rest(3 * time.Minute)
+			assert.Equal(t, v1alpha1.PhaseFinal, c.status().Phase)
+			assert.Contains(t, c.methods, nodeplan.MarkSchedulable)
+			assert.False(t, c.status().Taints.Fence)
+			assert.Len(t, c.plugs["bmc"].commands, offs)
 		})
 	}
 }
 
 func TestHoldIsCurrent(t *testing.T) {
-	r := newRig(t, bmc())
+	c := newCluster(t, bmc())
 	held := func() (writes int) {
-		for _, step := range r.steps {
+		for _, step := range c.steps {
 			if w, ok := step.(statemachine.Write); ok && w.Reason == statemachine.Held {
 				writes++
 			}
@@ -163,31 +163,31 @@ func TestHoldIsCurrent(t *testing.T) {
 		return writes
 	}
 	hold := func(message string) {
-		r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "NotConfigured", Message: message}
-		r.rest(5 * time.Minute)
+		c.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "NotConfigured", Message: message}
+		c.rest(5 * time.Minute)
 	}
 	hold("device bmc: no answer for 10s")
 	hold("device bmc: no answer for 20s")
 	assert.Equal(t, 1, held(), "numbers change all the time")
-	since := r.status().Hold.Since
+	since := c.status().Hold.Since
 	hold("device bmc: wrong password")
-	assert.Equal(t, "device bmc: wrong password", r.status().Hold.Message)
-	assert.Equal(t, since, r.status().Hold.Since, "for as long as the reason is the same")
+	assert.Equal(t, "device bmc: wrong password", c.status().Hold.Message)
+	assert.Equal(t, since, c.status().Hold.Since, "for as long as the reason is the same")
 	assert.Equal(t, 2, held())
-	began := r.elapsed()
+	began := c.elapsed()
 	for i := range 60 { // one that changes all the time is not written all the time
-		r.policy.Admit.Message = "device bmc: " + []string{"no answer", "wrong password"}[i%2]
-		r.rest(5 * time.Second)
+		c.policy.Admit.Message = "device bmc: " + []string{"no answer", "wrong password"}[i%2]
+		c.rest(5 * time.Second)
 	}
-	assert.LessOrEqual(t, held()-2, 1+int((r.elapsed()-began)/time.Minute))
+	assert.LessOrEqual(t, held()-2, 1+int((c.elapsed()-began)/time.Minute))
 }
 
 // A process that does not get on says so once, and goes on.
 func TestTroubleIsSaidOnce(t *testing.T) {
-	r := newRig(t, bmc())
-	r.until(statemachine.Verified)
+	c := newCluster(t, bmc())
+	c.until(statemachine.Verified)
 	in := statemachine.Input{
-		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now,
+		Fence: c.fence, Plan: c.plan, Memory: c.memory, Now: c.now,
 		Trouble: statemachine.Trouble{Reason: "ProofTooOld", Message: "slow"},
 	}
 	write, ok := statemachine.Transition(in).(statemachine.Write)
@@ -195,7 +195,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	assert.Equal(t, statemachine.Held, write.Reason)
 	assert.Equal(t, "ProofTooOld", write.Status.Hold.Reason)
 	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)
-	r.fence.Status = write.Status
+	c.fence.Status = write.Status
 	assert.NotEqual(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
 	in.Trouble.Reason = "StepFails"
 	write, ok = statemachine.Transition(in).(statemachine.Write)
@@ -203,27 +203,27 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	assert.Equal(t, statemachine.Held, write.Reason)
 	assert.Equal(t, "StepFails", write.Status.Hold.Reason)
 	assert.Equal(t, v1alpha1.PhaseReleasing, write.Status.Phase)
-	r.fence.Status = write.Status
+	c.fence.Status = write.Status
 	assert.NotEqual(t, statemachine.Held, reasonOf(statemachine.Transition(in)))
-	r.until(statemachine.WorkloadsFreed)
-	assert.Nil(t, r.status().Hold)
+	c.until(statemachine.WorkloadsFreed)
+	assert.Nil(t, c.status().Hold)
 }
 
 // What it would wait for otherwise is not said in its place, and both in turn for ever.
 func TestTroubleIsSaidUntilItIsOver(t *testing.T) {
-	r := newRig(t, bmc())
-	r.phase(v1alpha1.PhaseIsolated)
-	r.status().Hold = &v1alpha1.Hold{Reason: "StepFails"}
-	r.pass(10 * time.Minute)
+	c := newCluster(t, bmc())
+	c.phase(v1alpha1.PhaseIsolated)
+	c.status().Hold = &v1alpha1.Hold{Reason: "StepFails"}
+	c.pass(10 * time.Minute)
 	in := statemachine.Input{
-		Fence: r.fence, Plan: r.plan, Memory: r.memory, Now: r.now,
+		Fence: c.fence, Plan: c.plan, Memory: c.memory, Now: c.now,
 		Policy:  statemachine.Policy{Admit: &policy.Decision{Verdict: policy.Hold, Reason: "Queue"}},
 		Trouble: statemachine.Trouble{Reason: "StepFails"},
 	}
-	for _, is := r.decide().(statemachine.Look); is; _, is = r.decide().(statemachine.Look) {
-		r.step()
+	for _, is := c.decide().(statemachine.Look); is; _, is = c.decide().(statemachine.Look) {
+		c.step()
 	}
-	in.Memory, in.Now = r.memory, r.now
+	in.Memory, in.Now = c.memory, c.now
 	assert.IsType(t, statemachine.Wait{}, statemachine.Transition(in))
 	in.Trouble = statemachine.Trouble{}
 	assert.Equal(t, statemachine.Held, reasonOf(statemachine.Transition(in)))

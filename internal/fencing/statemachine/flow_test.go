@@ -12,16 +12,16 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
 
-func golden(t *testing.T, r *rig, want string) {
+func golden(t *testing.T, c *cluster, want string) {
 	t.Helper()
-	assert.Equal(t, strings.TrimLeft(want, "\n"), r.transcript())
+	assert.Equal(t, strings.TrimLeft(want, "\n"), c.transcript())
 }
 
 func TestFlowOfADeadNode(t *testing.T) {
-	r := newRig(t, bmc())
-	r.volumes = 3
-	r.phase(v1alpha1.PhaseFinal)
-	golden(t, r, `
+	c := newCluster(t, bmc())
+	c.volumes = 3
+	c.phase(v1alpha1.PhaseFinal)
+	golden(t, c, `
     0s Begun: Detected (Isolation/New)
    30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
@@ -53,12 +53,12 @@ func TestFlowOfADeadNode(t *testing.T) {
 }
 
 func TestFlowOfANodeThatReturns(t *testing.T) {
-	r := newRig(t, bmc())
-	r.phase(v1alpha1.PhaseIsolated)
-	r.pass(time.Minute)
-	r.back()
-	r.phase(v1alpha1.PhaseFinal)
-	golden(t, r, `
+	c := newCluster(t, bmc())
+	c.phase(v1alpha1.PhaseIsolated)
+	c.pass(time.Minute)
+	c.back()
+	c.phase(v1alpha1.PhaseFinal)
+	golden(t, c, `
     0s Begun: Detected (Isolation/New)
    30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
@@ -70,14 +70,14 @@ func TestFlowOfANodeThatReturns(t *testing.T) {
 }
 
 func TestFlowWithASecondLevel(t *testing.T) {
-	r := newRig(t,
+	c := newCluster(t,
 		planOf(nodeplan.Level{feed("bmc")}, nodeplan.Level{feed("pdu a"), feed("pdu b")}))
-	r.until(statemachine.OffIntent) // a device that did not answer before would not be commanded
-	r.plugs["bmc"].silent, r.plugs["bmc"].deaf = true, true
-	r.until(statemachine.WorkloadsFreed)
-	r.plugs["bmc"].silent = false
-	r.phase(v1alpha1.PhaseFinal)
-	golden(t, r, `
+	c.until(statemachine.OffIntent) // a device that did not answer before would not be commanded
+	c.plugs["bmc"].silent, c.plugs["bmc"].deaf = true, true
+	c.until(statemachine.WorkloadsFreed)
+	c.plugs["bmc"].silent = false
+	c.phase(v1alpha1.PhaseFinal)
+	golden(t, c, `
     0s Begun: Detected (Isolation/New)
    30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
@@ -116,9 +116,9 @@ func TestFlowWithASecondLevel(t *testing.T) {
 }
 
 func TestFlowOfStorageThatIsCut(t *testing.T) {
-	r := newRig(t, storage())
-	r.phase(v1alpha1.PhaseFinal)
-	golden(t, r, `
+	c := newCluster(t, storage())
+	c.phase(v1alpha1.PhaseFinal)
+	golden(t, c, `
     0s Begun: Detected (Isolation/New)
    30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable
@@ -156,10 +156,10 @@ func TestFlowOfStorageThatIsCut(t *testing.T) {
 }
 
 func TestFlowOfAMachineThatDoesNotBoot(t *testing.T) {
-	r := newRig(t, bmc())
-	r.boots = false
-	r.phase(v1alpha1.PhaseGivenUp)
-	golden(t, r, `
+	c := newCluster(t, bmc())
+	c.boots = false
+	c.phase(v1alpha1.PhaseGivenUp)
+	golden(t, c, `
     0s Begun: Detected (Isolation/New)
    30s NotReadyTimeout: Isolating (Isolation/Running)
    30s mark-unschedulable

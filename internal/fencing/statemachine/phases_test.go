@@ -20,7 +20,7 @@ func TestWaitsAreAsLongAsConfigured(t *testing.T) {
 	plan := bmc()
 	plan.NotReadyFor, plan.PowerWait, plan.BootGrace, plan.RestartDelay = 40*time.Second, 2*time.Minute, 3*time.Minute,
 		50*time.Second
-	r := newRig(t, plan)
+	r := newCluster(t, plan)
 	r.boots = false
 	var last time.Duration
 	for _, c := range []struct {
@@ -49,38 +49,38 @@ func TestClockThatIsWrongShiftsAWaitByItsLengthAtMost(t *testing.T) {
 		-24 * time.Hour: 0, 0: nodeplan.Defaults().PowerWait,
 		24 * time.Hour: nodeplan.Defaults().PowerWait,
 	} {
-		r := newRig(t, bmc())
-		r.phase(v1alpha1.PhaseIsolated)
-		r.status().Wait.Since = metav1.NewMicroTime(r.now.Wall.Add(since))
-		r.restart()
-		began := r.elapsed()
-		r.phase(v1alpha1.PhasePowering)
-		assert.InDelta(t, wait, r.elapsed()-began, float64(2*time.Second), since)
+		c := newCluster(t, bmc())
+		c.phase(v1alpha1.PhaseIsolated)
+		c.status().Wait.Since = metav1.NewMicroTime(c.now.Wall.Add(since))
+		c.restart()
+		began := c.elapsed()
+		c.phase(v1alpha1.PhasePowering)
+		assert.InDelta(t, wait, c.elapsed()-began, float64(2*time.Second), since)
 	}
 }
 
 // The clock of this process is set while it waits.
 func TestClockThatIsSetDoesNotChangeAWait(t *testing.T) {
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-		r := newRig(t, bmc())
-		r.phase(v1alpha1.PhaseIsolated)
-		began := r.now.Monotonic
-		r.now.Wall = r.now.Wall.Add(step)
-		r.phase(v1alpha1.PhasePowering)
-		assert.InDelta(t, nodeplan.Defaults().PowerWait, r.now.Monotonic-began, float64(2*time.Second), step)
+		c := newCluster(t, bmc())
+		c.phase(v1alpha1.PhaseIsolated)
+		began := c.now.Monotonic
+		c.now.Wall = c.now.Wall.Add(step)
+		c.phase(v1alpha1.PhasePowering)
+		assert.InDelta(t, nodeplan.Defaults().PowerWait, c.now.Monotonic-began, float64(2*time.Second), step)
 	}
 }
 
 // A controller that dies again and again comes to the end of a wait all the same.
 func TestWaitGoesOnWithTheNextProcess(t *testing.T) {
-	r := newRig(t, bmc())
-	r.phase(v1alpha1.PhaseIsolated)
-	began := r.elapsed()
-	for r.status().Phase == v1alpha1.PhaseIsolated && r.elapsed() < time.Hour {
-		r.rest(time.Minute)
-		r.restart()
+	c := newCluster(t, bmc())
+	c.phase(v1alpha1.PhaseIsolated)
+	began := c.elapsed()
+	for c.status().Phase == v1alpha1.PhaseIsolated && c.elapsed() < time.Hour {
+		c.rest(time.Minute)
+		c.restart()
 	}
-	assert.InDelta(t, nodeplan.Defaults().PowerWait, r.elapsed()-began, float64(time.Minute+time.Second))
+	assert.InDelta(t, nodeplan.Defaults().PowerWait, c.elapsed()-began, float64(time.Minute+time.Second))
 }
 
 func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
@@ -89,70 +89,70 @@ func TestNodeThatIsGoneIsNotTouched(t *testing.T) {
 		v1alpha1.PhasePowering, v1alpha1.PhaseVerifying, v1alpha1.PhaseError, v1alpha1.PhaseBooting,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
-			r := newRig(t, bmc())
-			r.boots = false
-			r.phase(phase)
-			before := len(r.plugs["bmc"].commands)
-			r.pass(2 * time.Second)
-			r.node.UID = "other"
-			r.node.Ready, r.node.Failing = true, false
-			r.phase(v1alpha1.PhaseGivenUp)
-			assert.Equal(t, v1alpha1.AbortNodeGone, r.status().Abort)
-			assert.Len(t, r.plugs["bmc"].commands, before, "no power for what may be another's")
-			assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
+			c := newCluster(t, bmc())
+			c.boots = false
+			c.phase(phase)
+			before := len(c.plugs["bmc"].commands)
+			c.pass(2 * time.Second)
+			c.node.UID = "other"
+			c.node.Ready, c.node.Failing = true, false
+			c.phase(v1alpha1.PhaseGivenUp)
+			assert.Equal(t, v1alpha1.AbortNodeGone, c.status().Abort)
+			assert.Len(t, c.plugs["bmc"].commands, before, "no power for what may be another's")
+			assert.NotContains(t, c.methods, nodeplan.MarkSchedulable)
 		})
 	}
 }
 
 func TestPolicy(t *testing.T) {
 	t.Run("holds before the first command, and the record says why once", func(t *testing.T) {
-		r := newRig(t, bmc())
-		r.policy.Admit = &policy.Decision{
+		c := newCluster(t, bmc())
+		c.policy.Admit = &policy.Decision{
 			Verdict: policy.Hold, Reason: "Storm",
 			Message: "half of the nodes are failing",
 		}
-		r.rest(time.Hour)
-		assert.Equal(t, v1alpha1.PhaseDetected, r.status().Phase)
-		assert.Equal(t, "Storm", r.status().Hold.Reason)
-		assert.Equal(t, "half of the nodes are failing", r.status().Hold.Message)
+		c.rest(time.Hour)
+		assert.Equal(t, v1alpha1.PhaseDetected, c.status().Phase)
+		assert.Equal(t, "Storm", c.status().Hold.Reason)
+		assert.Equal(t, "half of the nodes are failing", c.status().Hold.Message)
 		writes := 0
-		for _, step := range r.steps {
+		for _, step := range c.steps {
 			if w, ok := step.(statemachine.Write); ok && w.Reason == statemachine.Held {
 				writes++
 			}
 		}
 		assert.Equal(t, 1, writes)
-		r.policy = statemachine.Policy{}
-		r.until(statemachine.NotReadyTimeout)
-		assert.Nil(t, r.status().Hold)
+		c.policy = statemachine.Policy{}
+		c.until(statemachine.NotReadyTimeout)
+		assert.Nil(t, c.status().Hold)
 	})
 	t.Run("is asked again before a command", func(t *testing.T) {
-		r := newRig(t, bmc())
-		r.phase(v1alpha1.PhasePowering)
-		r.policy.Admit = &policy.Decision{Verdict: policy.Wait, Reason: "Queue", After: time.Minute}
-		r.rest(10 * time.Minute)
-		assert.Empty(t, r.plugs["bmc"].commands)
-		assert.Equal(t, time.Minute, r.steps[len(r.steps)-1].(statemachine.Wait).For)
+		c := newCluster(t, bmc())
+		c.phase(v1alpha1.PhasePowering)
+		c.policy.Admit = &policy.Decision{Verdict: policy.Wait, Reason: "Queue", After: time.Minute}
+		c.rest(10 * time.Minute)
+		assert.Empty(t, c.plugs["bmc"].commands)
+		assert.Equal(t, time.Minute, c.steps[len(c.steps)-1].(statemachine.Wait).For)
 	})
 	t.Run("admits only once", func(t *testing.T) {
-		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
-		r.until(statemachine.OffSeen)
-		r.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Storm"}
-		r.until(statemachine.Verified)
+		c := newCluster(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
+		c.until(statemachine.OffSeen)
+		c.policy.Admit = &policy.Decision{Verdict: policy.Hold, Reason: "Storm"}
+		c.until(statemachine.Verified)
 	})
 	t.Run("may hold between commands", func(t *testing.T) {
-		r := newRig(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
-		r.until(statemachine.OffSeen)
-		r.policy.Continue = &policy.Decision{Verdict: policy.Hold, Reason: "OwnPartition"}
-		r.rest(time.Hour)
-		assert.Empty(t, r.plugs["b"].commands)
-		assert.Equal(t, "OwnPartition", r.status().Hold.Reason)
+		c := newCluster(t, planOf(nodeplan.Level{feed("a"), feed("b")}))
+		c.until(statemachine.OffSeen)
+		c.policy.Continue = &policy.Decision{Verdict: policy.Hold, Reason: "OwnPartition"}
+		c.rest(time.Hour)
+		assert.Empty(t, c.plugs["b"].commands)
+		assert.Equal(t, "OwnPartition", c.status().Hold.Reason)
 	})
 	t.Run("may end the fence", func(t *testing.T) {
-		r := newRig(t, bmc())
-		r.policy.Admit = &policy.Decision{Verdict: policy.Deny, Reason: "Excluded"}
-		r.phase(v1alpha1.PhaseGivenUp)
-		assert.Empty(t, r.plugs["bmc"].commands)
+		c := newCluster(t, bmc())
+		c.policy.Admit = &policy.Decision{Verdict: policy.Deny, Reason: "Excluded"}
+		c.phase(v1alpha1.PhaseGivenUp)
+		assert.Empty(t, c.plugs["bmc"].commands)
 	})
 }
 
@@ -166,69 +166,69 @@ func TestMethods(t *testing.T) {
 		return p
 	}
 	t.Run("are carried out in order, the taint first and last", func(t *testing.T) {
-		r := newRig(t, plan(false))
-		r.phase(v1alpha1.PhaseFinal)
+		c := newCluster(t, plan(false))
+		c.phase(v1alpha1.PhaseFinal)
 		assert.Equal(t,
 			[]string{
 				nodeplan.MarkUnschedulable, "clean-pods", "detach-volumes", "attach", "tell",
 				nodeplan.MarkSchedulable,
-			}, r.methods)
-		assert.False(t, r.status().Taints.Fence)
+			}, c.methods)
+		assert.False(t, c.status().Taints.Fence)
 	})
 	t.Run("are tried again from the first, three times", func(t *testing.T) {
-		r := newRig(t, plan(false))
-		r.failing["detach-volumes"] = 2
-		r.phase(v1alpha1.PhaseIsolated)
-		assert.Len(t, r.methods, 9)
-		r = newRig(t, plan(false))
-		r.failing["detach-volumes"] = 3
-		r.until(statemachine.IsolationFailed)
-		assert.Equal(t, v1alpha1.StepIsolation, r.status().Step)
-		assert.Equal(t, v1alpha1.StageError, r.status().Status)
+		c := newCluster(t, plan(false))
+		c.failing["detach-volumes"] = 2
+		c.phase(v1alpha1.PhaseIsolated)
+		assert.Len(t, c.methods, 9)
+		c = newCluster(t, plan(false))
+		c.failing["detach-volumes"] = 3
+		c.until(statemachine.IsolationFailed)
+		assert.Equal(t, v1alpha1.StepIsolation, c.status().Step)
+		assert.Equal(t, v1alpha1.StageError, c.status().Status)
 	})
 	t.Run("may fail if they need not succeed", func(t *testing.T) {
-		r := newRig(t, plan(true))
-		r.failing["clean-pods"] = 3
-		r.phase(v1alpha1.PhaseIsolated)
-		assert.Equal(t, []string{nodeplan.MarkUnschedulable, "clean-pods", "detach-volumes"}, r.methods)
+		c := newCluster(t, plan(true))
+		c.failing["clean-pods"] = 3
+		c.phase(v1alpha1.PhaseIsolated)
+		assert.Equal(t, []string{nodeplan.MarkUnschedulable, "clean-pods", "detach-volumes"}, c.methods)
 	})
 	t.Run("of the recovery that fail are an error, and tried again", func(t *testing.T) {
-		r := newRig(t, plan(false))
-		r.failing["attach"] = 3
-		r.until(statemachine.RecoveryFailed)
-		assert.Equal(t, v1alpha1.StepRecovery, r.status().Step)
-		r.phase(v1alpha1.PhaseFinal)
-		assert.Equal(t, []agent.Action{off, on}, r.plugs["bmc"].commands)
+		c := newCluster(t, plan(false))
+		c.failing["attach"] = 3
+		c.until(statemachine.RecoveryFailed)
+		assert.Equal(t, v1alpha1.StepRecovery, c.status().Step)
+		c.phase(v1alpha1.PhaseFinal)
+		assert.Equal(t, []agent.Action{off, on}, c.plugs["bmc"].commands)
 	})
 	t.Run("leave the taint if somebody else removes it", func(t *testing.T) {
 		p := bmc()
 		p.Recovery = nodeplan.Level{{Name: nodeplan.MarkUnschedulable}}
-		r := newRig(t, p)
-		r.phase(v1alpha1.PhaseFinal)
-		assert.NotContains(t, r.methods, nodeplan.MarkSchedulable)
-		assert.True(t, r.status().Taints.Fence)
+		c := newCluster(t, p)
+		c.phase(v1alpha1.PhaseFinal)
+		assert.NotContains(t, c.methods, nodeplan.MarkSchedulable)
+		assert.True(t, c.status().Taints.Fence)
 	})
 }
 
 func TestOptionalDeviceOfTheIsolation(t *testing.T) {
 	p := storage()
 	p.Isolation[0].MustSucceed = false
-	r := newRig(t, p)
-	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
-	r.phase(v1alpha1.PhaseIsolated)
-	assert.Empty(t, r.status().StorageReleased)
+	c := newCluster(t, p)
+	c.plugs["port"].silent, c.plugs["port"].deaf = true, true
+	c.phase(v1alpha1.PhaseIsolated)
+	assert.Empty(t, c.status().StorageReleased)
 	p.Isolation[0].MustSucceed = true
-	r = newRig(t, p)
-	r.plugs["port"].silent, r.plugs["port"].deaf = true, true
-	r.until(statemachine.IsolationFailed)
+	c = newCluster(t, p)
+	c.plugs["port"].silent, c.plugs["port"].deaf = true, true
+	c.until(statemachine.IsolationFailed)
 }
 
 func TestWithoutDevicesAHumanIsNeeded(t *testing.T) {
-	r := newRig(t, nodeplan.Defaults())
-	r.rest(time.Hour)
-	assert.Equal(t, "NoPowerDevice", r.status().Hold.Reason)
-	r.annotate(v1alpha1.AnnotationConfirmOff, "1")
-	r.until(statemachine.WorkloadsFreed)
+	c := newCluster(t, nodeplan.Defaults())
+	c.rest(time.Hour)
+	assert.Equal(t, "NoPowerDevice", c.status().Hold.Reason)
+	c.annotate(v1alpha1.AnnotationConfirmOff, "1")
+	c.until(statemachine.WorkloadsFreed)
 }
 
 func TestWithoutAPlanTheFenceStands(t *testing.T) {
@@ -238,16 +238,16 @@ func TestWithoutAPlanTheFenceStands(t *testing.T) {
 		v1alpha1.PhaseRecovering,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
-			r := newRig(t, storage())
-			r.phase(phase)
-			r.plan, r.unresolved = nodeplan.Defaults(), "the object is gone"
-			r.rest(10 * time.Minute)
-			assert.Equal(t, phase, r.status().Phase)
-			assert.Equal(t, "NotConfigured", r.status().Hold.Reason)
-			assert.Equal(t, "the object is gone", r.status().Hold.Message)
-			r.plan, r.unresolved = storage(), ""
-			r.phase(v1alpha1.PhaseFinal)
-			assert.Equal(t, []string{nodeplan.MarkUnschedulable, nodeplan.MarkSchedulable}, r.methods)
+			c := newCluster(t, storage())
+			c.phase(phase)
+			c.plan, c.unresolved = nodeplan.Defaults(), "the object is gone"
+			c.rest(10 * time.Minute)
+			assert.Equal(t, phase, c.status().Phase)
+			assert.Equal(t, "NotConfigured", c.status().Hold.Reason)
+			assert.Equal(t, "the object is gone", c.status().Hold.Message)
+			c.plan, c.unresolved = storage(), ""
+			c.phase(v1alpha1.PhaseFinal)
+			assert.Equal(t, []string{nodeplan.MarkUnschedulable, nodeplan.MarkSchedulable}, c.methods)
 		})
 	}
 }
@@ -255,19 +255,19 @@ func TestWithoutAPlanTheFenceStands(t *testing.T) {
 func TestPowerThatStaysOff(t *testing.T) {
 	plan := bmc()
 	plan.PowerOn = nodeplan.Never
-	r := newRig(t, plan)
-	r.phase(v1alpha1.PhaseGivenUp)
-	assert.Equal(t, []agent.Action{off}, r.plugs["bmc"].commands)
-	assert.Equal(t, v1alpha1.ReleasedDone, r.status().Released)
-	assertCondition(t, r, v1alpha1.ConditionPoweredOff, "True")
+	c := newCluster(t, plan)
+	c.phase(v1alpha1.PhaseGivenUp)
+	assert.Equal(t, []agent.Action{off}, c.plugs["bmc"].commands)
+	assert.Equal(t, v1alpha1.ReleasedDone, c.status().Released)
+	assertCondition(t, c, v1alpha1.ConditionPoweredOff, "True")
 
 	plan.PowerManagement[0] = append(plan.PowerManagement[0], nodeplan.Method{Name: nodeplan.DeleteNode})
-	r = newRig(t, plan)
-	r.failing[nodeplan.DeleteNode] = 1
-	r.until(statemachine.NodeRemoved)
-	assert.Equal(t, v1alpha1.PhaseFinal, r.status().Phase)
+	c = newCluster(t, plan)
+	c.failing[nodeplan.DeleteNode] = 1
+	c.until(statemachine.NodeRemoved)
+	assert.Equal(t, v1alpha1.PhaseFinal, c.status().Phase)
 	assert.Equal(t, []string{nodeplan.MarkUnschedulable, nodeplan.DeleteNode, nodeplan.DeleteNode},
-		r.methods)
+		c.methods)
 }
 
 // The Node need not be deleted any more, or must not.
@@ -287,7 +287,7 @@ func TestNodeThatIsNotDeleted(t *testing.T) {
 			plan := bmc()
 			plan.PowerOn = nodeplan.Never
 			plan.PowerManagement[0] = append(plan.PowerManagement[0], nodeplan.Method{Name: nodeplan.DeleteNode})
-			r := newRig(t, plan)
+			r := newCluster(t, plan)
 			r.until(statemachine.LeftOff)
 			r.shown = c.happens
 			for r.status().Phase == v1alpha1.PhaseRestoring {
@@ -300,39 +300,39 @@ func TestNodeThatIsNotDeleted(t *testing.T) {
 }
 
 func TestLateReturnIsRecovered(t *testing.T) {
-	r := newRig(t, bmc())
-	r.boots = false
-	r.phase(v1alpha1.PhaseGivenUp)
-	r.back()
-	r.phase(v1alpha1.PhaseFinal)
+	c := newCluster(t, bmc())
+	c.boots = false
+	c.phase(v1alpha1.PhaseGivenUp)
+	c.back()
+	c.phase(v1alpha1.PhaseFinal)
 }
 
 func TestPhaseOfALaterVersionIsLeftAlone(t *testing.T) {
-	r := newRig(t, bmc())
-	r.phase(v1alpha1.PhaseIsolated)
-	r.status().Phase = "Migrating"
-	assert.Equal(t, statemachine.Wait{Why: `the phase "Migrating" is not known to this version`}, r.step())
+	c := newCluster(t, bmc())
+	c.phase(v1alpha1.PhaseIsolated)
+	c.status().Phase = "Migrating"
+	assert.Equal(t, statemachine.Wait{Why: `the phase "Migrating" is not known to this version`}, c.step())
 }
 
 func TestTransitionChangesNothing(t *testing.T) {
-	r := newRig(t, storage())
-	for r.status().Phase != v1alpha1.PhaseFinal {
-		before, memory := r.fence.DeepCopy(), r.memory
-		first := r.decide()
-		require.Equal(t, before, r.fence)
-		require.Equal(t, memory, r.memory)
-		require.Equal(t, first, r.decide())
-		r.step()
+	c := newCluster(t, storage())
+	for c.status().Phase != v1alpha1.PhaseFinal {
+		before, memory := c.fence.DeepCopy(), c.memory
+		first := c.decide()
+		require.Equal(t, before, c.fence)
+		require.Equal(t, memory, c.memory)
+		require.Equal(t, first, c.decide())
+		c.step()
 	}
 }
 
 func TestRecordsBelongToTheStepsOfTheProposal(t *testing.T) {
-	r := newRig(t, bmc())
-	r.boots = false
-	for r.status().Phase != v1alpha1.PhaseGivenUp {
-		r.step()
-		if r.status().Phase != "" {
-			_, err := proposal.Automaton(r.status().Step, r.status().Status)
+	c := newCluster(t, bmc())
+	c.boots = false
+	for c.status().Phase != v1alpha1.PhaseGivenUp {
+		c.step()
+		if c.status().Phase != "" {
+			_, err := proposal.Automaton(c.status().Step, c.status().Status)
 			require.NoError(t, err)
 		}
 	}

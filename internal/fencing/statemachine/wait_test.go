@@ -17,20 +17,20 @@ import (
 func TestClockThatIsSetShortensNoWaitOfThisProcess(t *testing.T) {
 	for name, set := range map[string]time.Duration{"forward": 5 * time.Minute, "back": -5 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, bmc())
-			r.now.Wall = r.now.Wall.Add(123 * time.Nanosecond)
-			r.phase(v1alpha1.PhaseIsolated)
-			began := r.now.Monotonic
-			r.rest(time.Minute)
-			r.now.Wall = r.now.Wall.Add(set)
-			stored, err := json.Marshal(r.status())
+			c := newCluster(t, bmc())
+			c.now.Wall = c.now.Wall.Add(123 * time.Nanosecond)
+			c.phase(v1alpha1.PhaseIsolated)
+			began := c.now.Monotonic
+			c.rest(time.Minute)
+			c.now.Wall = c.now.Wall.Add(set)
+			stored, err := json.Marshal(c.status())
 			require.NoError(t, err)
 			var read v1alpha1.Status
 			require.NoError(t, json.Unmarshal(stored, &read))
-			*r.status() = read
-			r.memory = r.memory.Adopt(r.now, &read)
-			r.until(statemachine.OffIntent)
-			assert.InDelta(t, 5*time.Minute, r.now.Monotonic-began, float64(2*time.Second))
+			*c.status() = read
+			c.memory = c.memory.Adopt(c.now, &read)
+			c.until(statemachine.OffIntent)
+			assert.InDelta(t, 5*time.Minute, c.now.Monotonic-began, float64(2*time.Second))
 		})
 	}
 }
@@ -43,7 +43,7 @@ func TestWaitOfAnotherProcessEndsByTheWallClock(t *testing.T) {
 		"this one is ahead": {2 * time.Minute, 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, bmc())
+			r := newCluster(t, bmc())
 			r.phase(v1alpha1.PhaseIsolated)
 			r.rest(time.Minute)
 			r.now.Wall = r.now.Wall.Add(c.set)
