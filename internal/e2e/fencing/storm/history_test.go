@@ -24,19 +24,19 @@ type history struct {
 }
 
 // record begins one.
-func (w *world) record() *history {
-	w.t.Helper()
-	fences := w.nodeFences()
+func (c *cluster) record() *history {
+	c.t.Helper()
+	fences := c.nodeFences()
 	var list *unstructured.UnstructuredList
-	w.eventually("NodeFences are known", func() bool {
+	c.eventually("NodeFences are known", func() bool {
 		var err error
-		list, err = fences.List(w.t.Context(), metav1.ListOptions{})
+		list, err = fences.List(c.t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
 	h := &history{}
-	w.follow(list.GetResourceVersion(), fences.Watch, func(object runtime.Object) {
+	c.follow(list.GetResourceVersion(), fences.Watch, func(object runtime.Object) {
 		f, u := &v1alpha1.NodeFence{}, object.(*unstructured.Unstructured)
-		assert.NoError(w.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
+		assert.NoError(c.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.versions = append(h.versions, f)
@@ -46,13 +46,13 @@ func (w *world) record() *history {
 
 // follow calls see with what a watch has from a version on, without a gap also if the API server
 // ends it, until the test ends.
-func (w *world) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object),
+func (c *cluster) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object),
 	kinds ...watch.EventType,
 ) {
-	w.t.Helper()
-	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(w.t.Context()), version,
+	c.t.Helper()
+	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(c.t.Context()), version,
 		&cache.ListWatch{WatchFuncWithContext: from})
-	require.NoError(w.t, err)
+	require.NoError(c.t, err)
 	var following sync.WaitGroup
 	stopped := make(chan struct{})
 	following.Go(func() {
@@ -64,10 +64,10 @@ func (w *world) follow(version string, from cache.WatchFuncWithContext, see func
 		select {
 		case <-stopped:
 		default:
-			assert.Fail(w.t, "there is a gap: the watch has ended")
+			assert.Fail(c.t, "there is a gap: the watch has ended")
 		}
 	})
-	w.t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		close(stopped)
 		watcher.Stop()
 		following.Wait()

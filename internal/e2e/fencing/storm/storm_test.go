@@ -22,58 +22,58 @@ import (
 // as it was.
 func TestLossOf60Of100FencesNoNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]int{rest: 40, "lost": 60})
-	lost := w.groups["lost"]
-	leader, next := w.start("rest-0", limits), w.start("rest-1", limits)
-	w.run(lost...)
+	c := newCluster(t, map[string]int{rest: 40, "lost": 60})
+	lost := c.groups["lost"]
+	leader, next := c.start("rest-0", limits), c.start("rest-1", limits)
+	c.run(lost...)
 
-	require.NoError(t, w.cp.Node("lost").Kill())
-	w.eventually("60 fences are held", func() bool { return w.each(lost, held("Storm")) })
-	w.eventually("Events say so", func() bool { return len(w.told("Storm")) >= 60 })
-	told := w.told("Storm")
+	require.NoError(t, c.cp.Node("lost").Kill())
+	c.eventually("60 fences are held", func() bool { return c.each(lost, held("Storm")) })
+	c.eventually("Events say so", func() bool { return len(c.told("Storm")) >= 60 })
+	told := c.told("Storm")
 	for _, node := range lost {
 		assert.Regexp(t, `in the cluster ([5-9]\d|100) of 100 nodes are unhealthy; from 50 on`, told[node])
 	}
 
-	if w.leader() != "fencer-1" {
+	if c.leader() != "fencer-1" {
 		leader, next = next, leader
 	}
 	require.NoError(t, leader.Kill())
-	w.eventually("the next leader holds them too", func() bool {
-		return w.each(lost, func(f *v1alpha1.NodeFence) bool {
-			return held("Storm")(f) && w.history.heldAnew(f.Node, "Storm") > 1
+	c.eventually("the next leader holds them too", func() bool {
+		return c.each(lost, func(f *v1alpha1.NodeFence) bool {
+			return held("Storm")(f) && c.history.heldAnew(f.Node, "Storm") > 1
 		})
 	})
-	w.quiet()
+	c.quiet()
 	for _, node := range lost {
-		assert.Equal(t, []v1alpha1.Phase{v1alpha1.PhaseDetected}, w.history.phases(node))
+		assert.Equal(t, []v1alpha1.Phase{v1alpha1.PhaseDetected}, c.history.phases(node))
 	}
-	assert.Empty(t, w.where(marked))
-	assert.Len(t, w.pods(), 60)
+	assert.Empty(t, c.where(marked))
+	assert.Len(t, c.pods(), 60)
 
-	require.NoError(t, w.cp.Node("lost").Restart())
-	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
-	w.eventually("the fences have ended",
-		func() bool { return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last()) })
-	w.quiet()
+	require.NoError(t, c.cp.Node("lost").Restart())
+	c.eventually("all nodes are Ready", func() bool { return len(c.where(ready)) == 100 })
+	c.eventually("the fences have ended",
+		func() bool { return len(c.history.are(in(v1alpha1.PhaseFinal))) == len(c.history.last()) })
+	c.quiet()
 	for _, node := range lost {
-		f := w.history.ended(node)
+		f := c.history.ended(node)
 		assert.Equal(t, v1alpha1.AbortNodeReady, f.Status.Abort)
 		assert.Empty(t, f.Status.Devices)
-		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
+		assert.NotContains(t, c.history.phases(node), v1alpha1.PhaseIsolating)
 	}
-	assert.Empty(t, w.rack.Events(), "nothing was switched")
-	assert.Empty(t, w.where(marked))
-	assert.Len(t, w.pods(), 60)
-	w.stop(next)
+	assert.Empty(t, c.rack.Events(), "nothing was switched")
+	assert.Empty(t, c.where(marked))
+	assert.Len(t, c.pods(), 60)
+	c.stop(next)
 }
 
 // quiet waits until no record has changed for longer than a fence has to wait for anything.
-func (w *world) quiet() {
-	w.t.Helper()
+func (c *cluster) quiet() {
+	c.t.Helper()
 	versions, since := 0, time.Now()
-	w.eventually("all is quiet", func() bool {
-		if now := len(w.history.all()); now != versions {
+	c.eventually("all is quiet", func() bool {
+		if now := len(c.history.all()); now != versions {
 			versions, since = now, time.Now()
 		}
 		return time.Since(since) > limits.CoolDown+3*time.Second
@@ -81,11 +81,11 @@ func (w *world) quiet() {
 }
 
 // leader is the identity of the fencer that leads.
-func (w *world) leader() string {
-	w.t.Helper()
-	lease, err := w.client.CoordinationV1().Leases(fencer).Get(w.t.Context(), fencer, metav1.GetOptions{})
-	require.NoError(w.t, err)
-	require.NotNil(w.t, lease.Spec.HolderIdentity)
+func (c *cluster) leader() string {
+	c.t.Helper()
+	lease, err := c.client.CoordinationV1().Leases(fencer).Get(c.t.Context(), fencer, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	require.NotNil(c.t, lease.Spec.HolderIdentity)
 	return *lease.Spec.HolderIdentity
 }
 
@@ -93,54 +93,54 @@ func (w *world) leader() string {
 // never more at a time, nor in a while, than may be.
 func TestLossOf30Of100FencesThemAll(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]int{rest: 70, "lost": 30})
-	lost := w.groups["lost"]
+	c := newCluster(t, map[string]int{rest: 70, "lost": 30})
+	lost := c.groups["lost"]
 	limits := limits
 	limits.MaxConcurrent, limits.MaxStarts, limits.StartWindow = 5, 7, 5*time.Second
-	fencer := w.start("rest-0", limits)
-	w.run(lost...)
+	fencer := c.start("rest-0", limits)
+	c.run(lost...)
 
-	require.NoError(t, w.cp.Node("lost").Kill())
+	require.NoError(t, c.cp.Node("lost").Kill())
 	for _, node := range lost {
-		w.dark(node, true) // until it has power again
+		c.dark(node, true) // until it has power again
 	}
-	require.NoError(t, w.cp.Node("lost").Restart())
-	w.eventually("all fences have ended", func() bool {
-		return !slices.ContainsFunc(lost, func(node string) bool { return w.history.ended(node) == nil })
+	require.NoError(t, c.cp.Node("lost").Restart())
+	c.eventually("all fences have ended", func() bool {
+		return !slices.ContainsFunc(lost, func(node string) bool { return c.history.ended(node) == nil })
 	})
-	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 100 })
-	w.eventually("nothing is left of the fences", func() bool { return len(w.where(marked)) == 0 })
+	c.eventually("all nodes are Ready", func() bool { return len(c.where(ready)) == 100 })
+	c.eventually("nothing is left of the fences", func() bool { return len(c.where(marked)) == 0 })
 
 	var starts []time.Time
 	for _, node := range lost {
-		f := w.history.ended(node)
-		assert.Equal(t, 1, w.cuts(node), node)
-		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
-		assert.Equal(t, 1, w.rack.Count(node, "power", agent.ActionOn), node)
+		f := c.history.ended(node)
+		assert.Equal(t, 1, c.cuts(node), node)
+		assert.Equal(t, 1, c.rack.Count(node, "command", agent.ActionOff), node)
+		assert.Equal(t, 1, c.rack.Count(node, "power", agent.ActionOn), node)
 		assert.True(t, f.Status.Verified)
 		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
 		assert.Equal(t, v1alpha1.AbortNone, f.Status.Abort)
 		require.Len(t, f.Status.Problems.Starts, 1)
 		starts = append(starts, f.Status.Problems.Starts[0].Time)
 	}
-	for _, node := range w.groups[rest] {
-		assert.Zero(t, w.rack.Count(node, "command", agent.ActionOff), node)
+	for _, node := range c.groups[rest] {
+		assert.Zero(t, c.rack.Count(node, "command", agent.ActionOff), node)
 	}
-	assert.Empty(t, w.pods(), "the pods are free")
-	assert.Equal(t, limits.MaxConcurrent, w.history.most())
-	assert.Equal(t, limits.MaxConcurrent, w.mostOff())
+	assert.Empty(t, c.pods(), "the pods are free")
+	assert.Equal(t, limits.MaxConcurrent, c.history.most())
+	assert.Equal(t, limits.MaxConcurrent, c.mostOff())
 	slices.SortFunc(starts, time.Time.Compare)
 	for i, start := range starts[limits.MaxStarts:] {
 		assert.GreaterOrEqual(t, start.Sub(starts[i]), limits.StartWindow, "%d starts", limits.MaxStarts+1)
 	}
 	t.Logf("%v from the first start to the last", starts[len(starts)-1].Sub(starts[0]))
-	w.stop(fencer)
+	c.stop(fencer)
 }
 
 // mostOff is how many machines were without power at the same time.
-func (w *world) mostOff() int {
+func (c *cluster) mostOff() int {
 	most, off := 0, map[string]bool{}
-	for _, e := range w.rack.Events() {
+	for _, e := range c.rack.Events() {
 		if e.Kind == "power" && e.Action == agent.ActionOff {
 			off[e.Plug] = true
 		} else if e.Kind == "power" {
@@ -161,81 +161,81 @@ const (
 // A node is fenced for a condition other than Ready: as far as it may be while it is Ready.
 func TestOtherTriggers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]int{"node": 11})
+	c := newCluster(t, map[string]int{"node": 11})
 	limits := limits
 	limits.FenceReadyNodes = []string{string(readonly)}
-	fencer := w.start("node-0", limits, "-trigger", string(deadlock)+"=True", "-trigger", string(readonly)+"=True")
+	fencer := c.start("node-0", limits, "-trigger", string(deadlock)+"=True", "-trigger", string(readonly)+"=True")
 	const isolated, harmless, readOnly, dies = "node-1", "node-2", "node-3", "node-4"
-	w.boots = func(node string) { // a machine that has started has no such problems
-		w.condition(node, deadlock, corev1.ConditionFalse)
-		w.condition(node, readonly, corev1.ConditionFalse)
+	c.boots = func(node string) { // a machine that has started has no such problems
+		c.condition(node, deadlock, corev1.ConditionFalse)
+		c.condition(node, readonly, corev1.ConditionFalse)
 	}
-	w.run(isolated, harmless, readOnly, dies)
+	c.run(isolated, harmless, readOnly, dies)
 	phase := func(node string) v1alpha1.Phase {
-		if f := w.history.last()[node]; f != nil {
+		if f := c.history.last()[node]; f != nil {
 			return f.Status.Phase
 		}
 		return ""
 	}
 
-	w.condition(isolated, deadlock, corev1.ConditionTrue)
-	w.condition(harmless, deadlock, corev1.ConditionUnknown)
-	w.condition(readOnly, readonly, corev1.ConditionTrue)
-	w.condition(dies, deadlock, corev1.ConditionTrue)
-	w.eventually("nodes that are Ready are isolated", func() bool {
-		return slices.Equal(w.history.are(held("NodeReady")), []string{isolated, dies}) &&
+	c.condition(isolated, deadlock, corev1.ConditionTrue)
+	c.condition(harmless, deadlock, corev1.ConditionUnknown)
+	c.condition(readOnly, readonly, corev1.ConditionTrue)
+	c.condition(dies, deadlock, corev1.ConditionTrue)
+	c.eventually("nodes that are Ready are isolated", func() bool {
+		return slices.Equal(c.history.are(held("NodeReady")), []string{isolated, dies}) &&
 			phase(isolated) == v1alpha1.PhaseIsolated && phase(dies) == v1alpha1.PhaseIsolated
 	})
-	w.eventually("Events say so", func() bool { return len(w.told("NodeReady")) == 2 })
-	w.dark(dies, true)
+	c.eventually("Events say so", func() bool { return len(c.told("NodeReady")) == 2 })
+	c.dark(dies, true)
 	for _, node := range []string{readOnly, dies} {
-		w.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.PhaseFinal })
-		f := w.history.last()[node]
-		assert.Equal(t, 1, w.cuts(node), node)
-		assert.Equal(t, 1, w.rack.Count(node, "command", agent.ActionOff), node)
+		c.eventually(node+" is fenced", func() bool { return phase(node) == v1alpha1.PhaseFinal })
+		f := c.history.last()[node]
+		assert.Equal(t, 1, c.cuts(node), node)
+		assert.Equal(t, 1, c.rack.Count(node, "command", agent.ActionOff), node)
 		assert.Equal(t, v1alpha1.ReleasedDone, f.Status.Released)
-		assert.True(t, w.rack.On(node))
+		assert.True(t, c.rack.On(node))
 	}
-	assert.Equal(t, []string{isolated}, w.where(marked))
-	assert.Equal(t, []string{isolated}, w.history.are(in(v1alpha1.PhaseIsolated)))
-	w.condition(isolated, deadlock, corev1.ConditionFalse)
-	w.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.PhaseFinal })
-	assert.Nil(t, w.history.last()[harmless])
+	assert.Equal(t, []string{isolated}, c.where(marked))
+	assert.Equal(t, []string{isolated}, c.history.are(in(v1alpha1.PhaseIsolated)))
+	c.condition(isolated, deadlock, corev1.ConditionFalse)
+	c.eventually("the node that is repaired is back", func() bool { return phase(isolated) == v1alpha1.PhaseFinal })
+	assert.Nil(t, c.history.last()[harmless])
 	for node, trigger := range map[string]corev1.NodeConditionType{
 		isolated: deadlock, readOnly: readonly,
 		dies: deadlock,
 	} {
-		assert.Equal(t, string(trigger), w.history.last()[node].Status.Triggers[0].Type)
+		assert.Equal(t, string(trigger), c.history.last()[node].Status.Triggers[0].Type)
 	}
 	for _, node := range []string{isolated, harmless} {
-		assert.Zero(t, w.rack.Count(node, "command", agent.ActionOff), node)
+		assert.Zero(t, c.rack.Count(node, "command", agent.ActionOff), node)
 	}
-	assert.Empty(t, w.where(marked))
+	assert.Empty(t, c.where(marked))
 	var left []string
-	for _, pod := range w.pods() {
+	for _, pod := range c.pods() {
 		left = append(left, pod.Spec.NodeName)
 	}
 	assert.ElementsMatch(t, []string{isolated, harmless}, left)
-	w.eventually("all nodes are Ready", func() bool { return len(w.where(ready)) == 11 })
+	c.eventually("all nodes are Ready", func() bool { return len(c.where(ready)) == 11 })
 
 	// What half of the nodes say at once is no news of theirs.
-	switched, half := len(w.rack.Events()), w.groups["node"][5:]
+	switched, half := len(c.rack.Events()), c.groups["node"][5:]
 	var all sync.WaitGroup
 	for _, node := range half {
-		all.Go(func() { w.condition(node, readonly, corev1.ConditionTrue) })
+		all.Go(func() { c.condition(node, readonly, corev1.ConditionTrue) })
 	}
 	all.Wait()
-	w.eventually("a storm is held", func() bool { return len(w.history.are(held("Storm"))) == len(half) })
+	c.eventually("a storm is held", func() bool { return len(c.history.are(held("Storm"))) == len(half) })
 	for _, node := range half {
-		w.condition(node, readonly, corev1.ConditionFalse)
+		c.condition(node, readonly, corev1.ConditionFalse)
 	}
-	w.eventually("the storm is over", func() bool {
-		return len(w.history.are(in(v1alpha1.PhaseFinal))) == len(w.history.last())
+	c.eventually("the storm is over", func() bool {
+		return len(c.history.are(in(v1alpha1.PhaseFinal))) == len(c.history.last())
 	})
 	for _, node := range half {
-		assert.NotContains(t, w.history.phases(node), v1alpha1.PhaseIsolating)
+		assert.NotContains(t, c.history.phases(node), v1alpha1.PhaseIsolating)
 	}
-	assert.Len(t, w.rack.Events(), switched)
-	assert.Empty(t, w.where(marked))
-	w.stop(fencer)
+	assert.Len(t, c.rack.Events(), switched)
+	assert.Empty(t, c.where(marked))
+	c.stop(fencer)
 }

@@ -71,9 +71,9 @@ var limits = api.Limits{
 	MaxStarts: 1000,
 }
 
-// world is a control plane, whose nodes are machines that have their power from a rack. What the
+// cluster is a control plane, whose nodes are machines that have their power from a rack. What the
 // nodes of a group have in common fails with its process.
-type world struct {
+type cluster struct {
 	t         *testing.T
 	cp        *e2e.ControlPlane
 	client    kubernetes.Interface
@@ -87,141 +87,141 @@ type world struct {
 	boots     func(node string) // is called before a machine starts that has power again
 }
 
-// newWorld returns one with so many nodes in each group.
-func newWorld(t *testing.T, sizes map[string]int) *world {
+// newCluster returns one with so many nodes in each group.
+func newCluster(t *testing.T, sizes map[string]int) *cluster {
 	t.Helper()
-	w := &world{t: t, groups: map[string][]string{}, boots: func(string) {}}
+	c := &cluster{t: t, groups: map[string][]string{}, boots: func(string) {}}
 	for group, size := range sizes {
 		for i := range size {
-			w.groups[group] = append(w.groups[group], fmt.Sprintf("%s-%d", group, i))
+			c.groups[group] = append(c.groups[group], fmt.Sprintf("%s-%d", group, i))
 		}
 	}
-	w.cp = e2e.Start(t, e2e.Options{ControllerManager: true, Groups: w.groups})
+	c.cp = e2e.Start(t, e2e.Options{ControllerManager: true, Groups: c.groups})
 	var err error
-	w.client, err = kubernetes.NewForConfig(w.cp.Admin())
+	c.client, err = kubernetes.NewForConfig(c.cp.Admin())
 	require.NoError(t, err)
-	w.namespace, err = w.cp.Namespace(t.Context(), "storm")
+	c.namespace, err = c.cp.Namespace(t.Context(), "storm")
 	require.NoError(t, err)
 	for _, manifest := range []string{
 		"fencing/v1alpha1/fencing.bellwether.dev_nodefences.yaml",
 		"examples/fencer/rbac.yaml",
 	} {
-		require.NoError(t, w.cp.Apply(t.Context(), filepath.Join(root, manifest)))
+		require.NoError(t, c.cp.Apply(t.Context(), filepath.Join(root, manifest)))
 	}
-	for group, nodes := range w.groups {
+	for group, nodes := range c.groups {
 		wait := "5s"
 		if group == rest {
 			wait = "10m"
 		}
-		w.configure("fence-config-type-"+group, map[string]string{
+		c.configure("fence-config-type-"+group, map[string]string{
 			"config.properties": fmt.Sprintf(settings, wait), "fence-method-plug-off": method + "off\n",
 			"fence-method-plug-on": method + "on\n",
 		})
 		for _, node := range nodes {
-			w.patch(node, fmt.Sprintf(`{"metadata":{"labels":{"type":%q,%q:"true"}}}`, group, worker))
+			c.patch(node, fmt.Sprintf(`{"metadata":{"labels":{"type":%q,%q:"true"}}}`, group, worker))
 		}
 	}
-	w.configure("fence-method-template-rack",
+	c.configure("fence-method-template-rack",
 		map[string]string{"template.properties": "agent_name=fence_rack\nip=rack\n"})
-	w.rack = fencingtest.NewRack(w.power, w.nodes()...)
-	t.Cleanup(w.rack.Close)
-	server := httptest.NewServer(remoteagent.Handler(w.rack))
+	c.rack = fencingtest.NewRack(c.power, c.nodes()...)
+	t.Cleanup(c.rack.Close)
+	server := httptest.NewServer(remoteagent.Handler(c.rack))
 	t.Cleanup(server.Close)
-	w.url = server.URL
-	w.history = w.record()
-	w.referee()
-	return w
+	c.url = server.URL
+	c.history = c.record()
+	c.referee()
+	return c
 }
 
-func (w *world) nodes() []string {
+func (c *cluster) nodes() []string {
 	var all []string
-	for _, group := range w.groups {
+	for _, group := range c.groups {
 		all = append(all, group...)
 	}
 	slices.Sort(all)
 	return all
 }
 
-func (w *world) configure(name string, data map[string]string) {
-	w.t.Helper()
-	_, err := w.client.CoreV1().ConfigMaps(fencer).Create(w.t.Context(),
+func (c *cluster) configure(name string, data map[string]string) {
+	c.t.Helper()
+	_, err := c.client.CoreV1().ConfigMaps(fencer).Create(c.t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
-	require.NoError(w.t, err)
+	require.NoError(c.t, err)
 }
 
 // power is what a change of its power does to a machine.
-func (w *world) power(node string, on bool) {
+func (c *cluster) power(node string, on bool) {
 	if on {
-		w.boots(node)
+		c.boots(node)
 	}
-	w.dark(node, !on)
+	c.dark(node, !on)
 }
 
 // dark stops the machine of a node, or starts it. The process of its group may be that of others.
-func (w *world) dark(node string, dark bool) {
+func (c *cluster) dark(node string, dark bool) {
 	value := "null"
 	if dark {
 		value = `"true"`
 	}
-	w.patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, e2e.DarkLabel, value))
+	c.patch(node, fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, e2e.DarkLabel, value))
 }
 
 // patch patches a node as others do.
-func (w *world) patch(node, patch string, subresources ...string) {
-	_, err := w.client.CoreV1().Nodes().Patch(context.WithoutCancel(w.t.Context()), node, types.StrategicMergePatchType,
+func (c *cluster) patch(node, patch string, subresources ...string) {
+	_, err := c.client.CoreV1().Nodes().Patch(context.WithoutCancel(c.t.Context()), node, types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...)
-	assert.NoError(w.t, err)
+	assert.NoError(c.t, err)
 }
 
 // condition has a node's status say so.
-func (w *world) condition(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
-	w.patch(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test",`+
+func (c *cluster) condition(node string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+	c.patch(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Test",`+
 		`"lastTransitionTime":%q}]}}`,
 		kind, status, time.Now().UTC().Format(time.RFC3339)), "status")
 }
 
 // run runs a pod on each node. Only a fence takes it from the node.
-func (w *world) run(nodes ...string) {
-	w.t.Helper()
+func (c *cluster) run(nodes ...string) {
+	c.t.Helper()
 	for _, node := range nodes {
-		_, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), &corev1.Pod{
+		_, err := c.client.CoreV1().Pods(c.namespace).Create(c.t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "on-" + node},
 			Spec: corev1.PodSpec{
 				NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none.invalid/none"}},
 				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			},
 		}, metav1.CreateOptions{})
-		require.NoError(w.t, err)
+		require.NoError(c.t, err)
 	}
-	w.eventually("the pods run", func() bool {
-		pods := w.pods()
+	c.eventually("the pods run", func() bool {
+		pods := c.pods()
 		return len(pods) == len(nodes) &&
 			!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase != corev1.PodRunning })
 	})
 }
 
-func (w *world) pods() []corev1.Pod {
-	w.t.Helper()
-	list, err := w.client.CoreV1().Pods(w.namespace).List(w.t.Context(), metav1.ListOptions{})
-	require.NoError(w.t, err)
+func (c *cluster) pods() []corev1.Pod {
+	c.t.Helper()
+	list, err := c.client.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
+	require.NoError(c.t, err)
 	return list.Items
 }
 
 // referee sees that no pod is taken from a machine that has never lost its power.
-func (w *world) referee() {
-	w.t.Helper()
-	pods := w.client.CoreV1().Pods(w.namespace)
-	list, err := pods.List(w.t.Context(), metav1.ListOptions{})
-	require.NoError(w.t, err)
+func (c *cluster) referee() {
+	c.t.Helper()
+	pods := c.client.CoreV1().Pods(c.namespace)
+	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
+	require.NoError(c.t, err)
 	var mu sync.Mutex
 	var breaches []string
-	w.t.Cleanup(func() { // after all has been seen
+	c.t.Cleanup(func() { // after all has been seen
 		mu.Lock()
 		defer mu.Unlock()
-		assert.Empty(w.t, breaches)
+		assert.Empty(c.t, breaches)
 	})
-	w.follow(list.ResourceVersion, pods.Watch, func(object runtime.Object) {
-		if pod := object.(*corev1.Pod); w.cuts(pod.Spec.NodeName) == 0 {
+	c.follow(list.ResourceVersion, pods.Watch, func(object runtime.Object) {
+		if pod := object.(*corev1.Pod); c.cuts(pod.Spec.NodeName) == 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			breaches = append(breaches,
@@ -231,9 +231,9 @@ func (w *world) referee() {
 }
 
 // cuts is how often a machine has lost its power.
-func (w *world) cuts(node string) int {
-	cuts := w.rack.Count(node, "power", agent.ActionOff)
-	if plug := w.plugs[node]; plug != nil {
+func (c *cluster) cuts(node string) int {
+	cuts := c.rack.Count(node, "power", agent.ActionOff)
+	if plug := c.plugs[node]; plug != nil {
 		for _, change := range plug.Changes() {
 			if !change.On {
 				cuts++
@@ -244,29 +244,29 @@ func (w *world) cuts(node string) int {
 }
 
 // start starts a fencer, on one of the nodes. It has checked all machines when this returns.
-func (w *world) start(host string, limits api.Limits, more ...string) *e2e.Process {
-	w.t.Helper()
-	program, err := w.cp.Program(w.t.Context(), "../replica")
-	require.NoError(w.t, err)
-	kubeconfig, err := w.cp.Kubeconfig(w.cp.User("system:serviceaccount:" + fencer + ":" + fencer))
-	require.NoError(w.t, err)
+func (c *cluster) start(host string, limits api.Limits, more ...string) *e2e.Process {
+	c.t.Helper()
+	program, err := c.cp.Program(c.t.Context(), "../replica")
+	require.NoError(c.t, err)
+	kubeconfig, err := c.cp.Kubeconfig(c.cp.User("system:serviceaccount:" + fencer + ":" + fencer))
+	require.NoError(c.t, err)
 	text, err := json.Marshal(limits)
-	require.NoError(w.t, err)
-	w.replicas++
-	name := fmt.Sprintf("%s-%d", fencer, w.replicas)
-	p, err := w.cp.Run(e2e.Command{Name: name, Path: program, Args: append([]string{
+	require.NoError(c.t, err)
+	c.replicas++
+	name := fmt.Sprintf("%s-%d", fencer, c.replicas)
+	p, err := c.cp.Run(e2e.Command{Name: name, Path: program, Args: append([]string{
 		"-kubeconfig", kubeconfig, "-namespace", fencer, "-identity", name, "-host", host, "-label", worker, "-rack",
-		w.url, "-limits", string(text), "-lease", "15s",
+		c.url, "-limits", string(text), "-lease", "15s",
 	}, more...)})
-	require.NoError(w.t, err)
+	require.NoError(c.t, err)
 	var kept sync.WaitGroup
-	kept.Go(func() { w.keep(p) })
-	w.t.Cleanup(func() {
+	kept.Go(func() { c.keep(p) })
+	c.t.Cleanup(func() {
 		kept.Wait()
 		_ = p.Kill()
 	})
-	w.eventually("all machines are checked",
-		func() bool { return len(w.where(checked)) == len(w.where(mayBeFenced)) })
+	c.eventually("all machines are checked",
+		func() bool { return len(c.where(checked)) == len(c.where(mayBeFenced)) })
 	return p
 }
 
@@ -275,39 +275,39 @@ const notLeader = 75
 
 // keep does what a kubelet does when a fencer has ended for that reason: the API server may have
 // been too busy to renew its Lease.
-func (w *world) keep(p *e2e.Process) {
+func (c *cluster) keep(p *e2e.Process) {
 	for {
-		exit, err := p.Wait(w.t.Context())
+		exit, err := p.Wait(c.t.Context())
 		if err != nil || exit.Code != notLeader {
 			return
 		}
-		assert.NoError(w.t, p.Restart())
+		assert.NoError(c.t, p.Restart())
 	}
 }
 
 // stop ends a fencer, and requires that its rights were enough.
-func (w *world) stop(p *e2e.Process) {
-	w.t.Helper()
+func (c *cluster) stop(p *e2e.Process) {
+	c.t.Helper()
 	if err := p.Terminate(); !errors.Is(err, os.ErrProcessDone) { // it may have just lost its leadership
-		require.NoError(w.t, err)
+		require.NoError(c.t, err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	exit, err := p.Wait(ctx)
-	require.NoError(w.t, err)
+	require.NoError(c.t, err)
 	log, err := os.ReadFile(p.Log())
-	require.NoError(w.t, err)
-	require.Contains(w.t, []int{0, notLeader}, exit.Code, "%v: %s", exit, log)
+	require.NoError(c.t, err)
+	require.Contains(c.t, []int{0, notLeader}, exit.Code, "%v: %s", exit, log)
 	for _, wrong := range []string{"forbidden", "not allowed"} {
-		require.NotContains(w.t, string(log), wrong, "the rights of the example are not enough")
+		require.NotContains(c.t, string(log), wrong, "the rights of the example are not enough")
 	}
 }
 
 // where returns the nodes for which it is so.
-func (w *world) where(so func(*corev1.Node) bool) (names []string) {
-	w.t.Helper()
-	list, err := w.client.CoreV1().Nodes().List(w.t.Context(), metav1.ListOptions{})
-	require.NoError(w.t, err)
+func (c *cluster) where(so func(*corev1.Node) bool) (names []string) {
+	c.t.Helper()
+	list, err := c.client.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})
+	require.NoError(c.t, err)
 	for i := range list.Items {
 		if so(&list.Items[i]) {
 			names = append(names, list.Items[i].Name)
@@ -336,31 +336,31 @@ func marked(n *corev1.Node) bool {
 }
 
 // each says that it is so of the newest record of each of these nodes.
-func (w *world) each(nodes []string, so func(*v1alpha1.NodeFence) bool) bool {
-	are := w.history.are(so)
+func (c *cluster) each(nodes []string, so func(*v1alpha1.NodeFence) bool) bool {
+	are := c.history.are(so)
 	return !slices.ContainsFunc(nodes, func(node string) bool { return !slices.Contains(are, node) })
 }
 
 // eventually waits until it is so.
-func (w *world) eventually(what string, so func() bool) {
-	w.t.Helper()
+func (c *cluster) eventually(what string, so func() bool) {
+	c.t.Helper()
 	for deadline := time.Now().Add(patience); !so(); time.Sleep(poll) {
 		if time.Now().After(deadline) {
 			var all strings.Builder
-			for node, f := range w.history.last() {
+			for node, f := range c.history.last() {
 				fmt.Fprintf(&all, "%s: %s %+v\n", node, f.Status.Phase, f.Status.Hold)
 			}
-			w.t.Fatalf("not within %v: %s; the records say\n%s", patience, what, all.String())
+			c.t.Fatalf("not within %v: %s; the records say\n%s", patience, what, all.String())
 		}
 	}
-	w.t.Logf("%s: %s", time.Now().Format("05.000"), what)
+	c.t.Logf("%s: %s", time.Now().Format("05.000"), what)
 }
 
 // told returns the nodes about whose fence there is a warning for this reason, with what it says.
-func (w *world) told(reason string) map[string]string {
-	w.t.Helper()
-	events, err := w.client.EventsV1().Events("").List(w.t.Context(), metav1.ListOptions{})
-	require.NoError(w.t, err)
+func (c *cluster) told(reason string) map[string]string {
+	c.t.Helper()
+	events, err := c.client.EventsV1().Events("").List(c.t.Context(), metav1.ListOptions{})
+	require.NoError(c.t, err)
 	told := map[string]string{}
 	for i := range events.Items {
 		e := &events.Items[i]
@@ -372,9 +372,9 @@ func (w *world) told(reason string) map[string]string {
 	return told
 }
 
-func (w *world) nodeFences() dynamic.ResourceInterface {
-	w.t.Helper()
-	client, err := dynamic.NewForConfig(w.cp.Admin())
-	require.NoError(w.t, err)
+func (c *cluster) nodeFences() dynamic.ResourceInterface {
+	c.t.Helper()
+	client, err := dynamic.NewForConfig(c.cp.Admin())
+	require.NoError(c.t, err)
 	return client.Resource(v1alpha1.Resource())
 }
