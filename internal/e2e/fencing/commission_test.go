@@ -126,8 +126,8 @@ func TestNodeIsCommissioned(t *testing.T) {
 	l.eventually("it is refused", func() bool {
 		return l.getNode(l.machine).Annotations[v1alpha1.AnnotationCommission] == ""
 	})
-	require.Contains(t, l.log(p), l.arena.namespace+"/left")
-	l.arena.forget("left")
+	require.Contains(t, l.log(p), l.world.namespace+"/left")
+	l.world.forget("left")
 	l.drain()
 	assert.Nil(t, l.record())
 

@@ -39,7 +39,7 @@ const writesOfALife = 4 + 6
 // crashed is a life that ended in the middle of a write, and was then lived once more by another
 // process.
 type crashed struct {
-	*arena
+	*world
 	name            string
 	crash           *crash
 	node            *corev1.Node
@@ -51,11 +51,11 @@ type crashed struct {
 var foreign = corev1.Taint{Key: "example.com/foreign", Value: "x", Effect: corev1.TaintEffectNoSchedule}
 
 func newCrashed(t *testing.T, name string, crash *crash) *crashed {
-	c := &crashed{arena: newArena(t), name: name, crash: crash}
-	c.node = c.arena.node(foreign)
+	c := &crashed{world: newWorld(t), name: name, crash: crash}
+	c.node = c.world.node(foreign)
 	c.pod("one", c.node.Name)
 	c.pod("two", c.node.Name)
-	c.elsewhere = c.pod("elsewhere", c.arena.node().Name)
+	c.elsewhere = c.pod("elsewhere", c.world.node().Name)
 	c.dying, c.survivor = c.fence(c.node, crash.roundTrip), c.fence(c.node)
 	return c
 }

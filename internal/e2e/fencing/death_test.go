@@ -40,7 +40,7 @@ func TestFenceConsistsOfEffects(t *testing.T) {
 	l.eventually("the fencer has let go of the record", func() bool { return len(l.record().Finalizers) == 0 })
 	// Pods that other tests have left on the machine are released, too.
 	effects := slices.DeleteFunc(l.effects(p), func(what string) bool {
-		return strings.Contains(what, "/pods/") && !strings.Contains(what, "/namespaces/"+l.arena.namespace+"/")
+		return strings.Contains(what, "/pods/") && !strings.Contains(what, "/namespaces/"+l.world.namespace+"/")
 	})
 	for i, what := range effects {
 		t.Logf("%2d %s", i+1, what)

@@ -112,8 +112,8 @@ func TestDeedsOfAdmins(t *testing.T) {
 // off and is on again.
 func newBootingLab(t *testing.T) *lab {
 	t.Helper()
-	a := newArena(t)
-	l := makeLab(t, a.node().Name, nil)
+	w := newWorld(t)
+	l := makeLab(t, w.node().Name, nil)
 	l.boots = true
 	l.setReady(corev1.ConditionTrue)
 	l.live()

@@ -17,10 +17,10 @@ import (
 // A Job that fails with its first Pod, unless that is disrupted, does not fail with the machine.
 func TestJob(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	node := a.node()
-	history := a.watchPods()
-	jobs := a.client.BatchV1().Jobs(a.namespace)
+	w := newWorld(t)
+	node := w.node()
+	history := w.watchPods()
+	jobs := w.client.BatchV1().Jobs(w.namespace)
 	template := corev1.PodTemplateSpec{Spec: spec}
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	template.Spec.SchedulerName = "the-test"
@@ -40,19 +40,19 @@ func TestJob(t *testing.T) {
 	require.NoError(t, err)
 	var pod *corev1.Pod
 	require.Eventually(t, func() bool {
-		pod = a.first("job-")
+		pod = w.first("job-")
 		return pod != nil
 	}, patience, poll)
-	require.NoError(t, a.client.CoreV1().Pods(a.namespace).Bind(t.Context(), &corev1.Binding{
+	require.NoError(t, w.client.CoreV1().Pods(w.namespace).Bind(t.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node.Name},
 	}, metav1.CreateOptions{}))
-	bound := a.find(pod.Name)
+	bound := w.find(pod.Name)
 	bound.Status.Phase, bound.Status.StartTime = corev1.PodRunning, ptr.To(metav1.Now())
-	_, err = a.client.CoreV1().Pods(a.namespace).UpdateStatus(t.Context(), bound, metav1.UpdateOptions{})
+	_, err = w.client.CoreV1().Pods(w.namespace).UpdateStatus(t.Context(), bound, metav1.UpdateOptions{})
 	require.NoError(t, err)
 
-	a.release(a.fence(node), cluster.Options{})
-	require.Eventually(t, func() bool { return a.find(pod.Name) == nil }, patience, poll)
+	w.release(w.fence(node), cluster.Options{})
+	require.Eventually(t, func() bool { return w.find(pod.Name) == nil }, patience, poll)
 	require.Eventually(t, func() bool { // a watch may be late
 		return history.saw(pod.UID, func(pod *corev1.Pod) bool {
 			return pod.Status.Phase == corev1.PodFailed &&
@@ -62,7 +62,7 @@ func TestJob(t *testing.T) {
 		})
 	}, patience, poll)
 	require.Eventually(t, func() bool {
-		next := a.first("job-")
+		next := w.first("job-")
 		return next != nil && next.UID != pod.UID
 	}, patience, poll, "the Job does not go on")
 	job, err := jobs.Get(t.Context(), "job", metav1.GetOptions{})

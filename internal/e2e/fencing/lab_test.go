@@ -38,7 +38,7 @@ const example = "../../../examples/fencer"
 
 // lab is a machine that has its power from a rack, and fencers that may switch it.
 type lab struct {
-	*arena
+	*world
 	fences    dynamic.ResourceInterface
 	rack      *fencingtest.Rack
 	url       string // of the rack
@@ -105,8 +105,8 @@ func newLab(t *testing.T, fresh bool) *lab {
 // newPaperLab returns a lab with a node without a machine: it is Ready when the test says so.
 func newPaperLab(t *testing.T) *lab {
 	t.Helper()
-	a := newArena(t)
-	l := makeLab(t, a.node().Name, nil)
+	w := newWorld(t)
+	l := makeLab(t, w.node().Name, nil)
 	l.setReady(corev1.ConditionTrue)
 	l.live()
 	return l
@@ -135,8 +135,8 @@ func (l *lab) live() {
 
 func makeLab(t *testing.T, machine string, powered func(plug string, on bool)) *lab {
 	t.Helper()
-	l := &lab{arena: newArena(t), fences: nodeFences(t), machine: machine}
-	l.namespace = l.arena.namespace + "-fencer"
+	l := &lab{world: newWorld(t), fences: nodeFences(t), machine: machine}
+	l.namespace = l.world.namespace + "-fencer"
 	l.label = l.namespace
 	l.rack = fencingtest.NewRack(powered, machine)
 	server := httptest.NewServer(remoteagent.Handler(l.rack))
@@ -440,7 +440,7 @@ func (l *lab) database(stays time.Duration) {
 		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 		TolerationSeconds: ptr.To(int64(stays.Seconds())),
 	}}
-	_, err := l.client.AppsV1().StatefulSets(l.arena.namespace).Create(l.t.Context(), &appsv1.StatefulSet{
+	_, err := l.client.AppsV1().StatefulSets(l.world.namespace).Create(l.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
 		Spec:       appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
@@ -461,7 +461,7 @@ func (l *lab) home() {
 		case pod == nil || pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodRunning:
 			return false
 		case pod.Spec.NodeName != l.machine:
-			l.arena.forget("db-0")
+			l.world.forget("db-0")
 			return false
 		}
 		return true
@@ -471,7 +471,7 @@ func (l *lab) home() {
 // watch referees: a pod of the lost machine must not be taken from it before it has lost its power.
 func (l *lab) watch() {
 	l.t.Helper()
-	w, err := l.client.CoreV1().Pods(l.arena.namespace).Watch(l.t.Context(), metav1.ListOptions{})
+	w, err := l.client.CoreV1().Pods(l.world.namespace).Watch(l.t.Context(), metav1.ListOptions{})
 	require.NoError(l.t, err)
 	var watching sync.WaitGroup
 	watching.Go(func() {

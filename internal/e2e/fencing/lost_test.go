@@ -29,43 +29,43 @@ import (
 // returns.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	a.patchNode(lostNode, `{"metadata":{"annotations":{"volumes.kubernetes.io/`+
+	w := newWorld(t)
+	w.patchNode(lostNode, `{"metadata":{"annotations":{"volumes.kubernetes.io/`+
 		`controller-managed-attach-detach":"true"}}}`)
-	a.patchNode(goodNode, `{"spec":{"unschedulable":true}}`) // for now
-	a.volume()
-	history := a.watchPods()
-	a.statefulSet("web", 1, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+	w.patchNode(goodNode, `{"spec":{"unschedulable":true}}`) // for now
+	w.volume()
+	history := w.watchPods()
+	w.statefulSet("web", 1, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
 	}})
-	a.statefulSet("crew", crew)
-	a.daemonSet("agent")
-	a.daemonSet("proxy", corev1.Toleration{Operator: corev1.TolerationOpExists})
+	w.statefulSet("crew", crew)
+	w.daemonSet("agent")
+	w.daemonSet("proxy", corev1.Toleration{Operator: corev1.TolerationOpExists})
 	stateful := []string{"web-0"}
 	for i := range crew {
 		stateful = append(stateful, fmt.Sprintf("crew-%d", i))
 	}
-	a.requireOn(lostNode, append([]string{"agent-", "proxy-"}, stateful...)...)
-	web, agent, proxy := a.find("web-0"), a.first("agent-"), a.first("proxy-")
-	attachment := a.requireAttached(lostNode)
-	a.patchNode(lostNode, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, a.namespace),
+	w.requireOn(lostNode, append([]string{"agent-", "proxy-"}, stateful...)...)
+	web, agent, proxy := w.find("web-0"), w.first("agent-"), w.first("proxy-")
+	attachment := w.requireAttached(lostNode)
+	w.patchNode(lostNode, fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, w.namespace),
 		"status")
 
-	a.patchNode(goodNode, `{"spec":{"unschedulable":null}}`)
+	w.patchNode(goodNode, `{"spec":{"unschedulable":null}}`)
 	require.NoError(t, shared.Node(lostNode).Pause())
-	require.Eventually(t, func() bool { return !a.ready(lostNode) }, patience, poll)
+	require.Eventually(t, func() bool { return !w.ready(lostNode) }, patience, poll)
 	// The StatefulSets' pods tolerate no unreachable node: they are to end, by a kubelet that is
 	// not there.
 	for _, name := range stateful {
-		require.Eventually(t, func() bool { return a.find(name).DeletionTimestamp != nil }, patience, poll)
+		require.Eventually(t, func() bool { return w.find(name).DeletionTimestamp != nil }, patience, poll)
 	}
-	a.never("Kubernetes needs no fence", 2*time.Second,
-		func() bool { now := a.find("web-0"); return now == nil || now.UID != web.UID })
+	w.never("Kubernetes needs no fence", 2*time.Second,
+		func() bool { now := w.find("web-0"); return now == nil || now.UID != web.UID })
 
 	require.NoError(t, shared.Node(lostNode).Kill(), "the power is cut")
-	fence := a.fence(a.getNode(lostNode))
+	fence := w.fence(w.getNode(lostNode))
 	off := func(ctx context.Context) error {
-		now, err := a.client.CoreV1().Nodes().Get(ctx, lostNode, metav1.GetOptions{})
+		now, err := w.client.CoreV1().Nodes().Get(ctx, lostNode, metav1.GetOptions{})
 		if err == nil && isReady(now) {
 			err = fmt.Errorf("node %s is Ready", lostNode)
 		}
@@ -75,7 +75,7 @@ func TestLostNode(t *testing.T) {
 	begin := time.Now()
 	var order []string
 	options := cluster.Options{OnPod: func(pod *corev1.Pod) {
-		if pod.Namespace == a.namespace {
+		if pod.Namespace == w.namespace {
 			order = append(order, pod.Name)
 		}
 	}}
@@ -84,21 +84,21 @@ func TestLostNode(t *testing.T) {
 	t.Logf("released within %v", time.Since(begin))
 	assert.Equal(t, v1alpha1.TaintNone, released.taint)
 	assert.Empty(t, released.attachments)
-	a.requireOn(goodNode, stateful...)
+	w.requireOn(goodNode, stateful...)
 	t.Logf("everything runs again %v after the release began", time.Since(begin))
 	require.Len(t, order, 1+crew+2)
 	assert.ElementsMatch(t, []string{agent.Name, proxy.Name}, order[1+crew:], "those of DaemonSets are last")
-	_, err = a.client.StorageV1().VolumeAttachments().Get(t.Context(), attachment, metav1.GetOptions{})
+	_, err = w.client.StorageV1().VolumeAttachments().Get(t.Context(), attachment, metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "the volume is in use, says the node, and yet detached: %v", err)
 
 	// What tolerates the fence is there again, what does not waits for its end.
-	require.Eventually(t, func() bool { now := a.first("proxy-"); return now != nil && now.UID != proxy.UID }, patience,
+	require.Eventually(t, func() bool { now := w.first("proxy-"); return now != nil && now.UID != proxy.UID }, patience,
 		poll)
-	assert.Nil(t, a.first("agent-"))
+	assert.Nil(t, w.first("agent-"))
 	require.NoError(t, shared.Node(lostNode).Restart())
-	require.Eventually(t, func() bool { return a.ready(lostNode) }, patience, poll)
+	require.Eventually(t, func() bool { return w.ready(lostNode) }, patience, poll)
 	require.NoError(t, fence.MarkSchedulable(t.Context()))
-	a.requireOn(lostNode, "agent-", "proxy-")
+	w.requireOn(lostNode, "agent-", "proxy-")
 	assert.ElementsMatch(t, stateful, order[:1+crew])
 	for _, name := range stateful {
 		require.Eventually(t, func() bool { return len(history.uids(name)) >= 2 }, patience, poll,
@@ -109,7 +109,7 @@ func TestLostNode(t *testing.T) {
 	assert.ErrorIs(t, err, cluster.ErrNotProved, "a node that works is not released")
 	_, err = fence.TaintOutOfService(t.Context(), off)
 	assert.ErrorIs(t, err, cluster.ErrNotProved)
-	a.requireOn(lostNode, "agent-", "proxy-")
+	w.requireOn(lostNode, "agent-", "proxy-")
 }
 
 const (
@@ -118,57 +118,57 @@ const (
 )
 
 // volume makes a claim with a volume that has to be attached.
-func (a *arena) volume() {
-	a.t.Helper()
+func (w *world) volume() {
+	w.t.Helper()
 	gigabyte := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	_, err := a.client.CoreV1().PersistentVolumes().Create(a.t.Context(), &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: a.namespace},
+	_, err := w.client.CoreV1().PersistentVolumes().Create(w.t.Context(), &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: gigabyte, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef: &corev1.ObjectReference{Namespace: a.namespace, Name: "data"},
+			ClaimRef: &corev1.ObjectReference{Namespace: w.namespace, Name: "data"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver:       driver,
-				VolumeHandle: a.namespace,
+				VolumeHandle: w.namespace,
 			}},
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
-	_, err = a.client.CoreV1().PersistentVolumeClaims(a.namespace).Create(a.t.Context(), &corev1.PersistentVolumeClaim{
+	require.NoError(w.t, err)
+	_, err = w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(w.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeName: a.namespace, StorageClassName: ptr.To(""),
+			VolumeName: w.namespace, StorageClassName: ptr.To(""),
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: gigabyte},
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 }
 
 // requireAttached waits until the control plane wants the volume to be attached to the node, and
 // attaches it as a driver does.
-func (a *arena) requireAttached(node string) string {
-	a.t.Helper()
+func (w *world) requireAttached(node string) string {
+	w.t.Helper()
 	var found *storagev1.VolumeAttachment
-	require.Eventually(a.t, func() bool {
-		attachments, err := a.client.StorageV1().VolumeAttachments().List(a.t.Context(), metav1.ListOptions{})
-		require.NoError(a.t, err)
+	require.Eventually(w.t, func() bool {
+		attachments, err := w.client.StorageV1().VolumeAttachments().List(w.t.Context(), metav1.ListOptions{})
+		require.NoError(w.t, err)
 		for _, attachment := range attachments.Items {
 			if attachment.Spec.Attacher == driver && attachment.Spec.NodeName == node &&
-				*attachment.Spec.Source.PersistentVolumeName == a.namespace {
+				*attachment.Spec.Source.PersistentVolumeName == w.namespace {
 				found = &attachment
 			}
 		}
 		return found != nil
 	}, patience, poll, "the volume is attached nowhere")
 	found.Status.Attached = true
-	_, err := a.client.StorageV1().VolumeAttachments().UpdateStatus(a.t.Context(), found, metav1.UpdateOptions{})
-	require.NoError(a.t, err)
-	require.Eventually(a.t, func() bool { return len(a.getNode(node).Status.VolumesAttached) > 0 }, patience, poll)
+	_, err := w.client.StorageV1().VolumeAttachments().UpdateStatus(w.t.Context(), found, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+	require.Eventually(w.t, func() bool { return len(w.getNode(node).Status.VolumesAttached) > 0 }, patience, poll)
 	return found.Name
 }
 
-func (a *arena) statefulSet(name string, replicas int32, volumes ...corev1.Volume) {
-	a.t.Helper()
+func (w *world) statefulSet(name string, replicas int32, volumes ...corev1.Volume) {
+	w.t.Helper()
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
 	template.Spec.Volumes = volumes
@@ -183,30 +183,30 @@ func (a *arena) statefulSet(name string, replicas int32, volumes ...corev1.Volum
 		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 		TolerationSeconds: ptr.To(int64(0)),
 	}}
-	_, err := a.client.AppsV1().StatefulSets(a.namespace).Create(a.t.Context(), &appsv1.StatefulSet{
+	_, err := w.client.AppsV1().StatefulSets(w.namespace).Create(w.t.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 }
 
-func (a *arena) daemonSet(name string, tolerations ...corev1.Toleration) {
-	a.t.Helper()
+func (w *world) daemonSet(name string, tolerations ...corev1.Toleration) {
+	w.t.Helper()
 	labels := map[string]string{"app": name}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
 	template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: lostNode}
 	template.Spec.Tolerations = tolerations
-	_, err := a.client.AppsV1().DaemonSets(a.namespace).Create(a.t.Context(), &appsv1.DaemonSet{
+	_, err := w.client.AppsV1().DaemonSets(w.namespace).Create(w.t.Context(), &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 }
 
-func (a *arena) ready(node string) bool { return isReady(a.getNode(node)) }
+func (w *world) ready(node string) bool { return isReady(w.getNode(node)) }
 
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -216,10 +216,10 @@ func isReady(node *corev1.Node) bool {
 
 // first returns the pod of this name that is not being deleted, nil if there is none. A name that
 // ends in a dash is a prefix.
-func (a *arena) first(name string) *corev1.Pod {
-	a.t.Helper()
-	pods, err := a.client.CoreV1().Pods(a.namespace).List(a.t.Context(), metav1.ListOptions{})
-	require.NoError(a.t, err)
+func (w *world) first(name string) *corev1.Pod {
+	w.t.Helper()
+	pods, err := w.client.CoreV1().Pods(w.namespace).List(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
 	for _, pod := range pods.Items {
 		named := pod.Name == name || strings.HasSuffix(name, "-") && strings.HasPrefix(pod.Name, name)
 		if named && pod.DeletionTimestamp == nil {
@@ -230,11 +230,11 @@ func (a *arena) first(name string) *corev1.Pod {
 }
 
 // requireOn waits until a pod of each name runs on the node.
-func (a *arena) requireOn(node string, names ...string) {
-	a.t.Helper()
+func (w *world) requireOn(node string, names ...string) {
+	w.t.Helper()
 	for _, name := range names {
-		require.Eventually(a.t, func() bool {
-			pod := a.first(name)
+		require.Eventually(w.t, func() bool {
+			pod := w.first(name)
 			return pod != nil && pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning
 		}, patience, poll, "no pod %s runs on node %s", name, node)
 	}
@@ -246,14 +246,14 @@ type history struct {
 	pods []*corev1.Pod // guarded by mu
 }
 
-func (a *arena) watchPods() *history {
-	a.t.Helper()
-	w, err := a.client.CoreV1().Pods(a.namespace).Watch(a.t.Context(), metav1.ListOptions{})
-	require.NoError(a.t, err)
+func (w *world) watchPods() *history {
+	w.t.Helper()
+	events, err := w.client.CoreV1().Pods(w.namespace).Watch(w.t.Context(), metav1.ListOptions{})
+	require.NoError(w.t, err)
 	h := &history{}
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for event := range w.ResultChan() {
+		for event := range events.ResultChan() {
 			if pod, ok := event.Object.(*corev1.Pod); ok {
 				h.mu.Lock()
 				h.pods = append(h.pods, pod)
@@ -261,8 +261,8 @@ func (a *arena) watchPods() *history {
 			}
 		}
 	})
-	a.t.Cleanup(func() {
-		w.Stop()
+	w.t.Cleanup(func() {
+		events.Stop()
 		watching.Wait()
 	})
 	return h

@@ -23,17 +23,17 @@ import (
 // the tokens of its Pods. One of them leads, and the manifests' rights must be enough for it to
 // look at all nodes. It is not parallel: it would look after the nodes of other tests, too.
 func TestFencerManifests(t *testing.T) {
-	a := newArena(t)
+	w := newWorld(t)
 	nodeFences(t)
 	// The control plane is one node here; the other Pod has none to run on.
-	a.patchNode(goodNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
+	w.patchNode(goodNode, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
 	t.Cleanup(func() {
-		_, err := a.client.CoreV1().Nodes().Patch(context.Background(), goodNode, "application/merge-patch+json",
+		_, err := w.client.CoreV1().Nodes().Patch(context.Background(), goodNode, "application/merge-patch+json",
 			[]byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":null}}}`), metav1.PatchOptions{})
 		assert.NoError(t, err)
 	})
 	require.Eventually(t, func() bool {
-		_, err := a.client.CoreV1().Namespaces().Get(t.Context(), "fencer", metav1.GetOptions{})
+		_, err := w.client.CoreV1().Namespaces().Get(t.Context(), "fencer", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}, patience, poll, "what the same test has deployed before is there still")
 	for _, name := range []string{"rbac.yaml", "configuration.yaml", "secret.yaml", "deployment.yaml"} {
@@ -43,7 +43,7 @@ func TestFencerManifests(t *testing.T) {
 	}
 	var pods []corev1.Pod
 	require.Eventually(t, func() bool {
-		list, err := a.client.CoreV1().Pods("fencer").List(t.Context(),
+		list, err := w.client.CoreV1().Pods("fencer").List(t.Context(),
 			metav1.ListOptions{FieldSelector: "status.phase=Running"})
 		require.NoError(t, err)
 		pods = list.Items

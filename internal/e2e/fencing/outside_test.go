@@ -20,11 +20,11 @@ import (
 // The example runs beside the cluster with nothing but a kubeconfig. It is not parallel: it looks
 // at all nodes.
 func TestFencerOutsideTheCluster(t *testing.T) {
-	a := newArena(t)
+	w := newWorld(t)
 	fences := nodeFences(t)
 	program, err := shared.Program(t.Context(), exampleProgram)
 	require.NoError(t, err)
-	_, err = a.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(), &corev1.ConfigMap{
+	_, err = w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "fence-config-node-" + goodNode},
 		Data: map[string]string{"config.properties": "node_name=" + goodNode +
 			"\nisolation=mark-unschedulable\npower_management=nothing\nrecovery=\n"},
@@ -46,8 +46,8 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 		kubeconfig, err := shared.Kubeconfig(user)
 		require.NoError(t, err)
 		p, err := shared.Run(e2e.Command{
-			Name: a.namespace + "-" + name, Path: program,
-			Args: append([]string{"-kubeconfig", kubeconfig, "-outside-cluster", "-namespace", a.namespace}, args...),
+			Name: w.namespace + "-" + name, Path: program,
+			Args: append([]string{"-kubeconfig", kubeconfig, "-outside-cluster", "-namespace", w.namespace}, args...),
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = p.Kill() })
@@ -82,7 +82,7 @@ func TestFencerOutsideTheCluster(t *testing.T) {
 	require.NoError(t, err)
 	p = run("run", shared.Admin(), "-only-configured")
 	t.Cleanup(func() {
-		err := a.client.CoordinationV1().Leases(a.namespace).Delete(context.Background(), "fencer",
+		err := w.client.CoordinationV1().Leases(w.namespace).Delete(context.Background(), "fencer",
 			metav1.DeleteOptions{})
 		if !apierrors.IsNotFound(err) {
 			assert.NoError(t, err)

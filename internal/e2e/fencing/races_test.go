@@ -44,18 +44,18 @@ func TestPodMadeAgainElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t)
-			node, other := a.node(), a.node()
-			a.pod("db-0", node.Name)
+			w := newWorld(t)
+			node, other := w.node(), w.node()
+			w.pod("db-0", node.Name)
 			var successor *corev1.Pod
-			fence := a.fence(node, before(test.method, test.suffix, func() {
-				a.forget("db-0")
-				successor = a.pod("db-0", other.Name)
+			fence := w.fence(node, before(test.method, test.suffix, func() {
+				w.forget("db-0")
+				successor = w.pod("db-0", other.Name)
 			}))
 			progress, err := test.step(t, fence)
 			require.NoError(t, err)
 			require.NotNil(t, successor, "the race was not staged")
-			a.requireUntouched(successor)
+			w.requireUntouched(successor)
 			assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: test.ended}, progress.Pods)
 		})
 	}
@@ -64,12 +64,12 @@ func TestPodMadeAgainElsewhere(t *testing.T) {
 // A pod that ends between the list and the patch keeps its phase: a Job would run it again.
 func TestPodThatSucceedsMeanwhile(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	node := a.node()
-	pod := a.pod("job", node.Name, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} })
-	fence := a.fence(node, before(http.MethodPatch, "/pods/job/status", func() {
+	w := newWorld(t)
+	node := w.node()
+	pod := w.pod("job", node.Name, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/keep"} })
+	fence := w.fence(node, before(http.MethodPatch, "/pods/job/status", func() {
 		pod.Status.Phase = corev1.PodSucceeded
-		_, err := a.client.CoreV1().Pods(a.namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+		_, err := w.client.CoreV1().Pods(w.namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
 		assert.NoError(t, err)
 	}))
 	var progress cluster.Progress
@@ -78,31 +78,31 @@ func TestPodThatSucceedsMeanwhile(t *testing.T) {
 		return err
 	}))
 	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
-	assert.Equal(t, corev1.PodSucceeded, a.find("job").Status.Phase)
-	a.unfinalize("job")
+	assert.Equal(t, corev1.PodSucceeded, w.find("job").Status.Phase)
+	w.unfinalize("job")
 }
 
 // unfinalize removes all finalizers of a pod.
-func (a *arena) unfinalize(name string) {
-	a.t.Helper()
-	require.NoError(a.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		pod := a.find(name)
+func (w *world) unfinalize(name string) {
+	w.t.Helper()
+	require.NoError(w.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		pod := w.find(name)
 		pod.Finalizers = nil
-		_, err := a.client.CoreV1().Pods(a.namespace).Update(a.t.Context(), pod, metav1.UpdateOptions{})
+		_, err := w.client.CoreV1().Pods(w.namespace).Update(w.t.Context(), pod, metav1.UpdateOptions{})
 		return err
 	}))
 }
 
 func TestVolumeAttachmentMadeAgainElsewhere(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	node, other := a.node(), a.node()
-	name := a.namespace + "-attachment"
-	a.attachment(name, node.Name)
-	attachments := a.client.StorageV1().VolumeAttachments()
-	fence := a.fence(node, before(http.MethodDelete, "/volumeattachments/"+name, func() {
+	w := newWorld(t)
+	node, other := w.node(), w.node()
+	name := w.namespace + "-attachment"
+	w.attachment(name, node.Name)
+	attachments := w.client.StorageV1().VolumeAttachments()
+	fence := w.fence(node, before(http.MethodDelete, "/volumeattachments/"+name, func() {
 		assert.NoError(t, attachments.Delete(t.Context(), name, metav1.DeleteOptions{}))
-		a.attachment(name, other.Name)
+		w.attachment(name, other.Name)
 	}))
 	left, err := fence.DetachVolumes(t.Context(), proved, nil)
 	require.NoError(t, err)
@@ -122,13 +122,13 @@ func TestNodeMadeAgain(t *testing.T) {
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t)
-			node := a.node()
+			w := newWorld(t)
+			node := w.node()
 			var successor *corev1.Node
-			fence := a.fence(node, before(method, "/nodes/"+node.Name, func() {
-				assert.NoError(t, a.client.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}))
+			fence := w.fence(node, before(method, "/nodes/"+node.Name, func() {
+				assert.NoError(t, w.client.CoreV1().Nodes().Delete(t.Context(), node.Name, metav1.DeleteOptions{}))
 				var err error
-				successor, err = a.client.CoreV1().Nodes().Create(t.Context(),
+				successor, err = w.client.CoreV1().Nodes().Create(t.Context(),
 					&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, metav1.CreateOptions{})
 				assert.NoError(t, err)
 			}))
@@ -138,7 +138,7 @@ func TestNodeMadeAgain(t *testing.T) {
 				require.ErrorIs(t, fence.MarkUnschedulable(t.Context(), proved), cluster.ErrNodeGone)
 			}
 			require.NotNil(t, successor, "the race was not staged")
-			now := a.getNode(node.Name)
+			now := w.getNode(node.Name)
 			assert.Equal(t, successor.UID, now.UID)
 			assert.Equal(t, -1, slices.IndexFunc(now.Spec.Taints, func(t corev1.Taint) bool {
 				return t.Key == v1alpha1.TaintFenced
@@ -149,28 +149,28 @@ func TestNodeMadeAgain(t *testing.T) {
 
 func TestDeletedNode(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	node := a.node()
-	fence := a.fence(node)
+	w := newWorld(t)
+	node := w.node()
+	fence := w.fence(node)
 	for range 2 {
 		require.NoError(t, again(func() error { return fence.Delete(t.Context(), proved) }))
 	}
-	pod := a.pod("of-another", node.Name)
+	pod := w.pod("of-another", node.Name)
 	_, err := fence.DeletePods(t.Context(), proved, cluster.Options{}, cluster.Progress{})
 	assert.ErrorIs(t, err, cluster.ErrNodeGone)
 	_, _, err = fence.Left(t.Context())
 	assert.ErrorIs(t, err, cluster.ErrNodeGone)
-	a.requireUntouched(pod)
+	w.requireUntouched(pod)
 }
 
 // While four others make a hundred edits of the node's taints, ours come and go. No edit is lost.
 func TestConcurrentEdits(t *testing.T) {
 	t.Parallel()
 	const editors, edits = 4, 25
-	a := newArena(t)
-	node := a.node()
+	w := newWorld(t)
+	node := w.node()
 	foreign := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "by-hand", Effect: corev1.TaintEffectNoSchedule}
-	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
+	require.NoError(t, w.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
 		return append(taints, foreign)
 	}))
 
@@ -185,7 +185,7 @@ func TestConcurrentEdits(t *testing.T) {
 					case <-t.Context().Done():
 					}
 				}
-				assert.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
+				assert.NoError(t, w.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
 					return append(taints,
 						corev1.Taint{
 							Key:    fmt.Sprintf("example.com/%d-%02d", editor, edit),
@@ -200,7 +200,7 @@ func TestConcurrentEdits(t *testing.T) {
 		editing.Wait()
 		close(done)
 	}()
-	fence, rounds, contended := a.fence(node), 0, 0
+	fence, rounds, contended := w.fence(node), 0, 0
 	steps := []func() error{
 		func() error { return fence.MarkUnschedulable(t.Context(), proved) },
 		func() error { _, err := fence.TaintOutOfService(t.Context(), proved); return err },
@@ -226,7 +226,7 @@ func TestConcurrentEdits(t *testing.T) {
 	t.Logf("%d rounds, %d times out of tries", rounds, contended)
 	assert.Greater(t, rounds, 1, "there was no concurrency")
 	// The node controller has taints of its own.
-	after := slices.DeleteFunc(a.getNode(node.Name).Spec.Taints, func(t corev1.Taint) bool {
+	after := slices.DeleteFunc(w.getNode(node.Name).Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
 	})
 	assert.Contains(t, after, foreign)
@@ -243,16 +243,16 @@ func TestConcurrentEdits(t *testing.T) {
 }
 
 // editTaints changes a node's taints as others do.
-func (a *arena) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint) error {
-	backoff, ctx := retry.DefaultRetry, context.WithoutCancel(a.t.Context())
+func (w *world) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint) error {
+	backoff, ctx := retry.DefaultRetry, context.WithoutCancel(w.t.Context())
 	backoff.Steps = 1000
 	return retry.RetryOnConflict(backoff, func() error {
-		node, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		node.Spec.Taints = edit(node.Spec.Taints)
-		_, err = a.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
+		_, err = w.client.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
 }
@@ -260,24 +260,24 @@ func (a *arena) editTaints(name string, edit func([]corev1.Taint) []corev1.Taint
 // Admins' marks stay, whatever we do in between.
 func TestMarksOfAdmins(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	node := a.node()
-	a.patchNode(node.Name, `{"spec":{"unschedulable":true}}`)
+	w := newWorld(t)
+	node := w.node()
+	w.patchNode(node.Name, `{"spec":{"unschedulable":true}}`)
 	foreign := corev1.Taint{
 		Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
 		Effect: corev1.TaintEffectNoExecute,
 	}
-	require.NoError(t, a.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
+	require.NoError(t, w.editTaints(node.Name, func(taints []corev1.Taint) []corev1.Taint {
 		return append(taints, foreign)
 	}))
-	fence := a.fence(node)
+	fence := w.fence(node)
 	ours, err := fence.Cordon(t.Context(), proved)
 	require.NoError(t, err)
 	assert.False(t, ours)
-	progress := a.release(fence, cluster.Options{})
+	progress := w.release(fence, cluster.Options{})
 	assert.Equal(t, v1alpha1.TaintForeign, progress.taint)
 	require.NoError(t, life(t.Context(), fence))
-	after := a.getNode(node.Name)
+	after := w.getNode(node.Name)
 	assert.True(t, after.Spec.Unschedulable)
 	assert.Contains(t, after.Spec.Taints, foreign)
 }
@@ -292,7 +292,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		prepare   func(*cluster.Node) error
-		meanwhile func(*arena, string)
+		meanwhile func(*world, string)
 		act       func(*cluster.Node) error
 		check     func(*testing.T, *corev1.Node)
 	}{
@@ -300,7 +300,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			prepare: func(n *cluster.Node) error {
 				return again(func() error { return n.MarkUnschedulable(t.Context(), proved) })
 			},
-			meanwhile: func(a *arena, name string) { a.removeTaint(name, others[0].Key) },
+			meanwhile: func(w *world, name string) { w.removeTaint(name, others[0].Key) },
 			act:       func(n *cluster.Node) error { return n.MarkSchedulable(t.Context()) },
 			check: func(t *testing.T, node *corev1.Node) {
 				assert.Contains(t, node.Spec.Taints, others[1])
@@ -310,8 +310,8 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			},
 		},
 		"an admin puts the taint that we mean to put": {
-			meanwhile: func(a *arena, name string) {
-				assert.NoError(a.t, a.editTaints(name, func(taints []corev1.Taint) []corev1.Taint {
+			meanwhile: func(w *world, name string) {
+				assert.NoError(w.t, w.editTaints(name, func(taints []corev1.Taint) []corev1.Taint {
 					return append(taints,
 						corev1.Taint{
 							Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown",
@@ -333,7 +333,7 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 			},
 		},
 		"an admin cordons, as we mean to": {
-			meanwhile: func(a *arena, name string) { a.patchNode(name, `{"spec":{"unschedulable":true}}`) },
+			meanwhile: func(w *world, name string) { w.patchNode(name, `{"spec":{"unschedulable":true}}`) },
 			act: func(n *cluster.Node) error {
 				ours, err := n.Cordon(t.Context(), proved)
 				assert.False(t, ours)
@@ -344,25 +344,25 @@ func TestNodeThatChangesMeanwhile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t)
-			node := a.node(others...)
+			w := newWorld(t)
+			node := w.node(others...)
 			if test.prepare != nil {
-				require.NoError(t, test.prepare(a.fence(node)))
+				require.NoError(t, test.prepare(w.fence(node)))
 			}
 			staged := false
-			require.NoError(t, test.act(a.fence(node, before(http.MethodPatch, "/nodes/"+node.Name, func() {
+			require.NoError(t, test.act(w.fence(node, before(http.MethodPatch, "/nodes/"+node.Name, func() {
 				staged = true
-				test.meanwhile(a, node.Name)
+				test.meanwhile(w, node.Name)
 			}))))
 			require.True(t, staged)
-			test.check(t, a.getNode(node.Name))
+			test.check(t, w.getNode(node.Name))
 		})
 	}
 }
 
-func (a *arena) removeTaint(node, key string) {
-	a.t.Helper()
-	assert.NoError(a.t, a.editTaints(node, func(taints []corev1.Taint) []corev1.Taint {
+func (w *world) removeTaint(node, key string) {
+	w.t.Helper()
+	assert.NoError(w.t, w.editTaints(node, func(taints []corev1.Taint) []corev1.Taint {
 		return slices.DeleteFunc(taints, func(t corev1.Taint) bool { return t.Key == key })
 	}))
 }

@@ -47,8 +47,8 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 	t.Parallel()
 	e2e.Repeat(t, func(t *testing.T) {
 		nodeFences(t)
-		a := newArena(t)
-		user := "fencer-of-" + a.namespace
+		w := newWorld(t)
+		user := "fencer-of-" + w.namespace
 		rule := func(group, resource string, verbs ...string) rbacv1.PolicyRule {
 			return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 		}
@@ -61,14 +61,14 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 			rule(v1alpha1.Group, "nodefences/status", "update"), rule("", "pods", "get", "list"),
 			rule("", "pods/status", "patch"), rule(storagev1.GroupName, "volumeattachments", "list"))
 		grant(corev1.NamespaceNodeLease, rule(coordinationv1.GroupName, "leases", "get", "list", "watch"))
-		grant(a.namespace, rule("", "configmaps", "list", "watch"))
+		grant(w.namespace, rule("", "configmaps", "list", "watch"))
 
-		node := a.node()
+		node := w.node()
 		t.Cleanup(func() {
-			_ = a.client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{})
+			_ = w.client.CoreV1().Nodes().Delete(context.WithoutCancel(t.Context()), node.Name, metav1.DeleteOptions{})
 		})
-		a.patchNode(node.Name, `{"metadata":{"labels":{"test":"`+a.namespace+`"}}}`)
-		a.patchNode(node.Name, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status")
+		w.patchNode(node.Name, `{"metadata":{"labels":{"test":"`+w.namespace+`"}}}`)
+		w.patchNode(node.Name, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status")
 		for name, data := range map[string]map[string]string{
 			"fence-config-node-" + node.Name: {
 				"config.properties": "node_name=" + node.Name + "\nisolation=mark-unschedulable\n" +
@@ -78,7 +78,7 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 			},
 			"fence-method-template-rack": {"template.properties": "agent_name=fence_rack\nip=rack\n"},
 		} {
-			_, err := a.client.CoreV1().ConfigMaps(a.namespace).Create(t.Context(),
+			_, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(),
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
@@ -98,10 +98,10 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		const condition = "FenceReadyForRights"
 		c, err := fencing.New(client, dyn, fencing.Config{
-			Namespace: a.namespace, OutsideCluster: true, Leadership: ruler{}, Agents: plugs{rack},
+			Namespace: w.namespace, OutsideCluster: true, Leadership: ruler{}, Agents: plugs{rack},
 			CheckInterval: time.Second, Logger: zap.New(core),
 			Nodes: api.NodeSelector{
-				Selector: labels.SelectorFromSet(labels.Set{"test": a.namespace}), FenceReadyCondition: condition,
+				Selector: labels.SelectorFromSet(labels.Set{"test": w.namespace}), FenceReadyCondition: condition,
 			},
 		})
 		require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestMissingRightsAreSaidTogether(t *testing.T) {
 
 		grant("", rule("", "nodes/status", "patch"), rule("", "pods", "delete"))
 		require.Eventually(t, func() bool {
-			for _, of := range a.getNode(node.Name).Status.Conditions {
+			for _, of := range w.getNode(node.Name).Status.Conditions {
 				if of.Type == condition {
 					return true
 				}

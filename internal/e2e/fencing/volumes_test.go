@@ -33,7 +33,7 @@ func (l *lab) mounted() string {
 	})
 	attachment := l.requireAttached(l.machine)
 	l.patchNode(l.machine,
-		fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, l.arena.namespace), "status")
+		fmt.Sprintf(`{"status":{"volumesInUse":["kubernetes.io/csi/%s^%s"]}}`, driver, l.world.namespace), "status")
 	return attachment
 }
 
@@ -79,7 +79,7 @@ func TestVolumeOfAPodThatIsDeletedByForceStays(t *testing.T) {
 	l := newPaperLab(t)
 	attachment := l.mounted()
 	l.lose()
-	l.arena.forget("data-0")
+	l.world.forget("data-0")
 	l.eventually("the pod is gone", func() bool { return l.find("data-0") == nil })
 	l.never("no volume is taken from a node that may use it", 20*time.Second,
 		func() bool { return !l.attached(attachment) })

@@ -52,31 +52,31 @@ var granted = sync.OnceValue(func() error {
 	return shared.Grant(context.Background(), fencer, "", rights...)
 })
 
-// arena is a namespace of a test, seen by an admin.
-type arena struct {
+// world is a namespace of a test, seen by an admin.
+type world struct {
 	t         *testing.T
 	client    kubernetes.Interface
 	namespace string
 }
 
-func newArena(t *testing.T) *arena {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	require.NoError(t, granted())
 	client, err := kubernetes.NewForConfig(shared.Admin())
 	require.NoError(t, err)
 	namespace, err := shared.Namespace(t.Context(), "fencing")
 	require.NoError(t, err)
-	return &arena{t: t, client: client, namespace: namespace}
+	return &world{t: t, client: client, namespace: namespace}
 }
 
 func proved(context.Context) error { return nil }
 
 // fence is what a controller, in a process of its own, has of a node. Its requests pass through
 // hooks.
-func (a *arena) fence(node *corev1.Node,
+func (w *world) fence(node *corev1.Node,
 	hooks ...func(*http.Request, http.RoundTripper) (*http.Response, error),
 ) *cluster.Node {
-	a.t.Helper()
+	w.t.Helper()
 	config := shared.User(fencer)
 	for _, hook := range hooks {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -84,9 +84,9 @@ func (a *arena) fence(node *corev1.Node,
 		})
 	}
 	client, err := kubernetes.NewForConfig(config)
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	n, err := cluster.New(client, cluster.Config{Name: node.Name, UID: node.UID, Incident: 1})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	return n
 }
 
@@ -148,31 +148,31 @@ func (c *crash) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respon
 
 // node makes a node that has no kubelet. It is in a zone of its own kind: where half of the nodes
 // are lost, no pod is evicted from lost nodes.
-func (a *arena) node(taints ...corev1.Taint) *corev1.Node {
-	a.t.Helper()
-	node, err := a.client.CoreV1().Nodes().Create(a.t.Context(), &corev1.Node{
+func (w *world) node(taints ...corev1.Taint) *corev1.Node {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			GenerateName: a.namespace + "-",
+			GenerateName: w.namespace + "-",
 			Labels:       map[string]string{corev1.LabelTopologyZone: "by-hand"},
 		},
 		Spec: corev1.NodeSpec{Taints: taints},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	return node
 }
 
-func (a *arena) getNode(name string) *corev1.Node {
-	a.t.Helper()
-	node, err := a.client.CoreV1().Nodes().Get(a.t.Context(), name, metav1.GetOptions{})
-	require.NoError(a.t, err)
+func (w *world) getNode(name string) *corev1.Node {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
 	return node
 }
 
 // outOfService are the values of the node's taints of this kind.
-func (a *arena) outOfService(node string) []string {
-	a.t.Helper()
+func (w *world) outOfService(node string) []string {
+	w.t.Helper()
 	var values []string
-	for _, taint := range a.getNode(node).Spec.Taints {
+	for _, taint := range w.getNode(node).Spec.Taints {
 		if taint.Key == corev1.TaintNodeOutOfService {
 			values = append(values, taint.Value)
 		}
@@ -180,7 +180,7 @@ func (a *arena) outOfService(node string) []string {
 	return values
 }
 
-func (a *arena) newPod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) newPod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 	pod.Spec.NodeName = node
 	for _, f := range change {
@@ -195,62 +195,62 @@ var spec = corev1.PodSpec{
 }
 
 // pod makes a pod on a node.
-func (a *arena) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
-	a.t.Helper()
-	pod, err := a.client.CoreV1().Pods(a.namespace).Create(a.t.Context(), a.newPod(name, node, change...),
+func (w *world) pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods(w.namespace).Create(w.t.Context(), w.newPod(name, node, change...),
 		metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	return pod
 }
 
 // never requires that something is not so for a while. Unlike require.Never it has looked for the
 // last time when it returns: what the test does afterwards may well make it so.
-func (a *arena) never(what string, d time.Duration, so func() bool) {
-	a.t.Helper()
+func (w *world) never(what string, d time.Duration, so func() bool) {
+	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(2 * poll) {
-		require.False(a.t, so(), what)
+		require.False(w.t, so(), what)
 	}
 }
 
 // find returns the pod of this name, nil if there is none.
-func (a *arena) find(name string) *corev1.Pod {
-	a.t.Helper()
-	pod, err := a.client.CoreV1().Pods(a.namespace).Get(a.t.Context(), name, metav1.GetOptions{})
+func (w *world) find(name string) *corev1.Pod {
+	w.t.Helper()
+	pod, err := w.client.CoreV1().Pods(w.namespace).Get(w.t.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	return pod
 }
 
 // forget is what a kubelet does with a pod that has ended.
-func (a *arena) forget(name string) {
-	a.t.Helper()
-	require.NoError(a.t, a.client.CoreV1().Pods(a.namespace).Delete(a.t.Context(), name, *metav1.NewDeleteOptions(0)))
+func (w *world) forget(name string) {
+	w.t.Helper()
+	require.NoError(w.t, w.client.CoreV1().Pods(w.namespace).Delete(w.t.Context(), name, *metav1.NewDeleteOptions(0)))
 }
 
 // requireUntouched requires that a pod is as it was made.
-func (a *arena) requireUntouched(pod *corev1.Pod) {
-	a.t.Helper()
-	now := a.find(pod.Name)
-	require.NotNil(a.t, now, "pod %s is gone", pod.Name)
-	require.Equal(a.t, pod.UID, now.UID)
-	require.Nil(a.t, now.DeletionTimestamp)
-	require.Equal(a.t, pod.Status.Phase, now.Status.Phase)
-	require.Empty(a.t, now.Status.Conditions)
+func (w *world) requireUntouched(pod *corev1.Pod) {
+	w.t.Helper()
+	now := w.find(pod.Name)
+	require.NotNil(w.t, now, "pod %s is gone", pod.Name)
+	require.Equal(w.t, pod.UID, now.UID)
+	require.Nil(w.t, now.DeletionTimestamp)
+	require.Equal(w.t, pod.Status.Phase, now.Status.Phase)
+	require.Empty(w.t, now.Status.Conditions)
 }
 
 // attachment makes a VolumeAttachment of a node, which no driver knows.
-func (a *arena) attachment(name, node string) *storagev1.VolumeAttachment {
-	a.t.Helper()
-	attachment, err := a.client.StorageV1().VolumeAttachments().Create(a.t.Context(), &storagev1.VolumeAttachment{
+func (w *world) attachment(name, node string) *storagev1.VolumeAttachment {
+	w.t.Helper()
+	attachment, err := w.client.StorageV1().VolumeAttachments().Create(w.t.Context(), &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: storagev1.VolumeAttachmentSpec{
 			NodeName: node, Attacher: "driver.invalid",
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-" + name)},
 		},
 	}, metav1.CreateOptions{})
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 	return attachment
 }
 
@@ -323,17 +323,17 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (a *arena) release(node *cluster.Node, options cluster.Options) released {
-	a.t.Helper()
-	r, err := release(a.t.Context(), node, proved, options, time.Second)
-	require.NoError(a.t, err)
+func (w *world) release(node *cluster.Node, options cluster.Options) released {
+	w.t.Helper()
+	r, err := release(w.t.Context(), node, proved, options, time.Second)
+	require.NoError(w.t, err)
 	return r
 }
 
 // patchNode patches a node as others do.
-func (a *arena) patchNode(name, patch string, subresources ...string) {
-	a.t.Helper()
-	_, err := a.client.CoreV1().Nodes().Patch(a.t.Context(), name, types.StrategicMergePatchType, []byte(patch),
+func (w *world) patchNode(name, patch string, subresources ...string) {
+	w.t.Helper()
+	_, err := w.client.CoreV1().Nodes().Patch(w.t.Context(), name, types.StrategicMergePatchType, []byte(patch),
 		metav1.PatchOptions{}, subresources...)
-	require.NoError(a.t, err)
+	require.NoError(w.t, err)
 }
