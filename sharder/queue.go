@@ -72,6 +72,17 @@ func (q *queue) watch(ctx context.Context) (stop func() bool) {
 	})
 }
 
+// drop stops the timers of items that are delayed. The queue must not be used afterwards.
+func (q *queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, i := range q.items {
+		if i.timer != nil {
+			i.timer.Stop()
+		}
+	}
+}
+
 // offer puts a version of an object into the queue, where the latest version counts. It waits for
 // room, and returns false if ctx ended before. If scan is not nil, it is called once with the
 // outcome. An object that waits, in the sense of [item.waits], is worked on when its turn comes,

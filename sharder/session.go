@@ -105,7 +105,8 @@ var errResourceServed = errors.New("sharder: a resource is served that was not")
 func (s *session) run(ctx context.Context) error {
 	c := s.objects.config
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer s.queue.watch(ctx)() // stopped after the last worker
+	defer s.queue.drop() // after the last worker
+	defer s.queue.watch(ctx)()
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel(nil)
