@@ -88,7 +88,8 @@ func (l *life) requireWaiting(name, leader, reason string) {
 func TestLeaderForLife(t *testing.T) {
 	t.Parallel()
 	l := &life{
-		cluster: newCluster(t), lives: referee.NewLives(), pods: map[string]*corev1.Pod{}, alive: map[string]*e2e.Process{},
+		cluster: newCluster(t), lives: referee.NewLives(), pods: map[string]*corev1.Pod{},
+		alive: map[string]*e2e.Process{},
 	}
 	pods := l.client.CoreV1().Pods(namespace)
 	nodes := map[string]*kubelet.Kubelet{}

@@ -182,7 +182,9 @@ func TestCommissionThatProvesNothing(t *testing.T) {
 		ends   v1alpha1.Phase
 		says   string
 	}{
-		"the device ignores commands": {func(c *cluster) { c.plugs["bmc"].deaf = true }, v1alpha1.PhaseFinal, "reads on"},
+		"the device ignores commands": {
+			func(c *cluster) { c.plugs["bmc"].deaf = true }, v1alpha1.PhaseFinal, "reads on",
+		},
 		"the device cannot be read": {func(c *cluster) {
 			c.until(statemachine.OffIntent)
 			next[statemachine.Call](c)
