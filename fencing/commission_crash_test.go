@@ -141,7 +141,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "one problem is everybody's", File: "plancache.go", Old: "	plan, err := p.resolved.Plan(node)\n",
-		New: "	plan, err := p.resolved.Plan(node)\n	if err == nil {\n		err = p.resolved.Validate()\n	}\n",
+		New: "	plan, err := p.resolved.Plan(node)\n	if err == nil {\n		err = p.resolved.Validate()\n" +
+			"	}\n",
 		Caught: "TestOneBadConfigurationConcernsOneNode",
 	},
 	{

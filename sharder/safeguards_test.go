@@ -59,7 +59,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an object that has lost its record is taken for a new one", File: "assign.go",
-		Old: "return err == nil && list.ResourceVersion == before && len(list.Items) == 0", New: "return err == nil",
+		Old:    "return err == nil && list.ResourceVersion == before && len(list.Items) == 0",
+		New:    "return err == nil && list != nil",
 		Caught: "TestAnObjectThatHasLostItsRecordIsNotNew",
 	},
 	{

@@ -248,8 +248,8 @@ func (c PolicyConfig) validate() error {
 	}
 	review.Value("PolicyName", c.PolicyName, validation.IsDNS1123Subdomain(c.PolicyName))
 	if len(c.Rules) == 0 {
-		review.Add(errors.New(
-			"Rules: must be set with DenyWithoutLease, which denies them to all users (got none)"))
+		review.Add(fmt.Errorf("%s: must be set with DenyWithoutLease, which denies them to all users (got none)",
+			"Rules"))
 	}
 	review.Add(incomplete("Rules", c.Rules)...)
 	review.Add(incomplete("Exempt", c.Exempt)...)

@@ -52,14 +52,14 @@ func TestKernelDeadlineInAContainer(t *testing.T) {
 // startAsPID1 starts a replica as PID 1 of a pid namespace, as a container does. Standard error is
 // among its output. It is in none of the harness' groups, which do not reach into namespaces: the
 // kernel ends it with the test.
-func (m *cluster) startAsPID1(name string, args ...string) *subprocess.Child {
-	m.t.Helper()
-	c := subprocess.New(m.t, "")
-	command := m.command("./replica", m.user(name, verbs...), name, args...)
-	c.Path, c.Args, c.Env = command.Path, append([]string{command.Path}, command.Args...), append(os.Environ(),
-		command.Env...)
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return c.StartAsPID1()
+func (c *cluster) startAsPID1(name string, args ...string) *subprocess.Child {
+	c.t.Helper()
+	child := subprocess.New(c.t, "")
+	command := c.command("./replica", c.user(name, verbs...), name, args...)
+	child.Path, child.Args = command.Path, append([]string{command.Path}, command.Args...)
+	child.Env = append(os.Environ(), command.Env...)
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return child.StartAsPID1()
 }
 
 // childOf returns the only child of a process.

@@ -16,13 +16,13 @@ import (
 )
 
 // supervise starts a replica with a supervisor. Signals are for the replica.
-func (m *cluster) supervise(name string, args ...string) *e2e.Process {
-	m.t.Helper()
-	c := m.command("./replica", m.user(name, verbs...), name, append(args, "-supervised")...)
-	c.Supervised = true
-	p, err := m.cp.Run(c)
-	require.NoError(m.t, err)
-	m.t.Cleanup(func() { _ = p.Kill() })
+func (c *cluster) supervise(name string, args ...string) *e2e.Process {
+	c.t.Helper()
+	child := c.command("./replica", c.user(name, verbs...), name, append(args, "-supervised")...)
+	child.Supervised = true
+	p, err := c.cp.Run(child)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = p.Kill() })
 	return p
 }
 

@@ -123,18 +123,18 @@ func TestEditsAreRepaired(t *testing.T) {
 
 // clone creates an object with all labels and annotations of another, as controllers do that know
 // no better.
-func (f *cluster) clone(o object) object {
-	f.t.Helper()
-	now := f.get(o)
-	c := &unstructured.Unstructured{}
-	c.SetGroupVersionKind(now.GroupVersionKind())
-	c.SetGenerateName("clone-")
-	c.SetLabels(now.GetLabels())
+func (c *cluster) clone(o object) object {
+	c.t.Helper()
+	now := c.get(o)
+	copied := &unstructured.Unstructured{}
+	copied.SetGroupVersionKind(now.GroupVersionKind())
+	copied.SetGenerateName("clone-")
+	copied.SetLabels(now.GetLabels())
 	annotations := now.GetAnnotations()
 	delete(annotations, "by")
-	c.SetAnnotations(annotations)
-	created, err := f.objects(o.kind).Create(f.t.Context(), c, metav1.CreateOptions{})
-	require.NoError(f.t, err)
+	copied.SetAnnotations(annotations)
+	created, err := c.objects(o.kind).Create(c.t.Context(), copied, metav1.CreateOptions{})
+	require.NoError(c.t, err)
 	return object{o.kind, created}
 }
 
