@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
@@ -405,7 +406,7 @@ func (c *clusterState) trigger(node string) *v1alpha1.Trigger {
 	if len(failing) == 0 {
 		return nil
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(failing)), func(a, b nodestate.Condition) int {
+	first := slices.MinFunc(slices.Collect(maps.Keys(failing)), func(a, b api.NodeCondition) int {
 		if ready := a.Type == corev1.NodeReady; ready == (b.Type == corev1.NodeReady) {
 			return cmp.Compare(a.String(), b.String())
 		} else if ready {

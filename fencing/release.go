@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/statemachine"
 )
@@ -76,8 +77,8 @@ func (f *fence) deletePods(ctx context.Context, node *cluster.Node, prove cluste
 
 // storage returns all the storage that the node cannot reach while these devices are off, as one
 // set, because a pod may use several.
-func (f *fence) storage(devices []string) *cluster.Storage {
-	all := &cluster.Storage{}
+func (f *fence) storage(devices []string) *api.Storage {
+	all := &api.Storage{}
 	for _, m := range f.plan.Isolation {
 		if m.Device == nil || !slices.Contains(devices, m.Device.Key) {
 			continue

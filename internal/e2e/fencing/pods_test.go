@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
@@ -70,7 +71,7 @@ func TestStorage(t *testing.T) {
 			metav1.GetOptions{})
 		return err == nil && claim.Status.Phase == corev1.ClaimBound
 	}, patience, poll)
-	progress := w.release(w.fence(node), cluster.Options{Storage: &cluster.Storage{Drivers: []string{driver}}})
+	progress := w.release(w.fence(node), cluster.Options{Storage: &api.Storage{Drivers: []string{driver}}})
 	assert.Equal(t, v1alpha1.Pods{Listed: 1, Deleted: 1}, progress.Pods)
 	assert.Empty(t, w.outOfService(node.Name))
 	assert.Nil(t, w.find(on.Name))
@@ -151,7 +152,7 @@ func TestAttachments(t *testing.T) {
 	assert.Equal(t, []string{name}, progress.attachments)
 	assert.Equal(t, v1alpha1.TaintNone, progress.taint)
 	assert.Empty(t, w.outOfService(node.Name))
-	left, err := fence.DetachVolumes(t.Context(), proved, &cluster.Storage{Drivers: []string{driver}})
+	left, err := fence.DetachVolumes(t.Context(), proved, &api.Storage{Drivers: []string{driver}})
 	require.NoError(t, err)
 	assert.Zero(t, left, "it is of another driver")
 	require.NoError(t, again(func() error { left, err = fence.DetachVolumes(t.Context(), proved, nil); return err }))

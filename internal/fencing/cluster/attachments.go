@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // A release does not need it, because Kubernetes detaches by itself. It is for volumes of a node
 // that is not released, and the proof must be that the machine can no longer write to them.
-func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *Storage) (left int, err error) {
+func (n *Node) DetachVolumes(ctx context.Context, prove Proof, storage *api.Storage) (left int, err error) {
 	if prove == nil {
 		return 0, errNoProof
 	}
@@ -78,7 +79,7 @@ func (n *Node) VolumesInUse(ctx context.Context) ([]string, error) {
 }
 
 // attachments lists the VolumeAttachments of the node, or those of a storage.
-func (n *Node) attachments(ctx context.Context, storage *Storage) ([]storagev1.VolumeAttachment, error) {
+func (n *Node) attachments(ctx context.Context, storage *api.Storage) ([]storagev1.VolumeAttachment, error) {
 	var attachments []storagev1.VolumeAttachment
 	v := &volumes{node: n, storage: storage}
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

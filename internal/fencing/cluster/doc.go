@@ -22,7 +22,7 @@
 //  2. [Node.DeletePods], until it is done.
 //  3. [Node.TaintOutOfService], a quarter of a second later, so that the cluster has seen that the
 //     pods are gone. Volumes are then detached without asking the machine. This is necessary even
-//     if nothing seems to be attached. Skip it if only the pods of a [Storage] are released,
+//     if nothing seems to be attached. Skip it if only the pods of an [api.Storage] are released,
 //     because the taint affects all pods and volumes.
 //  4. [Node.Left], until nothing is left or it has lasted too long. Finalizers can keep pods for
 //     ever, and drivers volumes.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
@@ -108,14 +109,14 @@ func TestConfig(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, worker(), pod("a", config.Name))
-	bad := cluster.Options{Storage: &cluster.Storage{}}
+	bad := cluster.Options{Storage: &api.Storage{}}
 	for name, err := range map[string]error{
 		"delete": func() error { _, err := w.DeletePods(t.Context(), proved, bad, cluster.Progress{}); return err }(),
 		"evict":  func() error { _, err := w.Evict(t.Context(), proved, bad, cluster.Progress{}); return err }(),
 	} {
 		assert.ErrorContains(t, err, "fencing: Storage: Drivers, Classes or Volumes", name)
 	}
-	_, err := w.DetachVolumes(t.Context(), proved, &cluster.Storage{})
+	_, err := w.DetachVolumes(t.Context(), proved, &api.Storage{})
 	assert.ErrorContains(t, err, "fencing: Storage: ")
 	assert.Empty(t, w.client.Actions())
 }
@@ -357,11 +358,11 @@ func TestDetachVolumes(t *testing.T) {
 	w := newWorld(t, worker(), attachment("a", config.Name, "san"), attachment("b", config.Name, "nas"),
 		attachment("c", "other", "san"))
 	for _, step := range []struct {
-		storage *cluster.Storage
+		storage *api.Storage
 		want    int
 	}{
-		{&cluster.Storage{Drivers: []string{"san"}}, 1},
-		{&cluster.Storage{Drivers: []string{"san"}}, 0},
+		{&api.Storage{Drivers: []string{"san"}}, 1},
+		{&api.Storage{Drivers: []string{"san"}}, 0},
 		{nil, 1},
 		{nil, 0},
 	} {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
@@ -91,7 +92,7 @@ func returns(pod *corev1.Pod) bool {
 }
 
 // pods lists the chosen pods of the node consistently, in the order of a release.
-func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.Pod) bool) ([]corev1.Pod, error) {
+func (n *Node) pods(ctx context.Context, storage *api.Storage, chosen func(*corev1.Pod) bool) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, errNoReply)
@@ -123,7 +124,7 @@ func (n *Node) pods(ctx context.Context, storage *Storage, chosen func(*corev1.P
 }
 
 // onStorage returns the pods that use only this storage.
-func (n *Node) onStorage(ctx context.Context, storage *Storage, pods []corev1.Pod) ([]corev1.Pod, error) {
+func (n *Node) onStorage(ctx context.Context, storage *api.Storage, pods []corev1.Pod) ([]corev1.Pod, error) {
 	v := &volumes{node: n, storage: storage}
 	var on []corev1.Pod
 	for i := range pods {

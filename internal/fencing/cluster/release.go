@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ type Options struct {
 	// Storage restricts it to pods that use volumes of a storage from which the node was cut off,
 	// and no other volumes that other nodes could also use. If nil, all pods are released, for a
 	// machine that is off.
-	Storage *Storage
+	Storage *api.Storage
 	// Budget is called with the number of pods before they are released, and returns how many may
 	// be released now. The others follow in later calls. If nil, all may be released at once. It
 	// does not apply to evictions.

@@ -13,11 +13,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
-// Storage selects the volumes that a node cannot reach after a method of its isolation step.
-type Storage = api.Storage
-
 // holds reports whether a persistent volume is selected.
-func holds(s *Storage, volume *corev1.PersistentVolume) bool {
+func holds(s *api.Storage, volume *corev1.PersistentVolume) bool {
 	csi := volume.Spec.CSI
 	return csi != nil && slices.Contains(s.Drivers, csi.Driver) ||
 		volume.Spec.StorageClassName != "" && slices.Contains(s.Classes, volume.Spec.StorageClassName) ||
@@ -30,7 +27,7 @@ func holds(s *Storage, volume *corev1.PersistentVolume) bool {
 // volumes finds the pods that use selected volumes, for one look at the cluster.
 type volumes struct {
 	node    *Node
-	storage *Storage
+	storage *api.Storage
 	known   map[string]bool // by the name of a persistent volume
 }
 

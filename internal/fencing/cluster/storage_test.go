@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 )
 
 func TestStorage(t *testing.T) {
@@ -46,9 +48,9 @@ func TestStorage(t *testing.T) {
 		return corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: driver}}
 	}
 	emptyDir := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
-	san := Storage{Drivers: []string{"san.example"}}
+	san := api.Storage{Drivers: []string{"san.example"}}
 	for name, test := range map[string]struct {
-		storage Storage
+		storage api.Storage
 		volumes []corev1.VolumeSource
 		want    bool
 	}{
@@ -71,24 +73,24 @@ func TestStorage(t *testing.T) {
 			false,
 		},
 		"unless that is fenced as well": {
-			Storage{Drivers: []string{"san.example"}, Classes: []string{"nas"}},
+			api.Storage{Drivers: []string{"san.example"}, Classes: []string{"nas"}},
 			[]corev1.VolumeSource{byClaim("san"), byClaim("nas")},
 			true,
 		},
-		"by the class":         {Storage{Classes: []string{"nas"}}, []corev1.VolumeSource{byClaim("nas")}, true},
-		"no class is no class": {Storage{Classes: []string{""}}, []corev1.VolumeSource{byClaim("none")}, false},
+		"by the class":         {api.Storage{Classes: []string{"nas"}}, []corev1.VolumeSource{byClaim("nas")}, true},
+		"no class is no class": {api.Storage{Classes: []string{""}}, []corev1.VolumeSource{byClaim("none")}, false},
 		"by labels of the volume": {
-			Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "a"})}},
+			api.Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "a"})}},
 			[]corev1.VolumeSource{byClaim("iscsi")},
 			true,
 		},
 		"by other labels": {
-			Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "b"})}},
+			api.Storage{Volumes: []labels.Selector{labels.SelectorFromSet(labels.Set{"array": "b"})}},
 			[]corev1.VolumeSource{byClaim("iscsi")},
 			false,
 		},
 		"everything selects nothing": {
-			Storage{Drivers: []string{"x"}, Volumes: []labels.Selector{labels.Everything()}},
+			api.Storage{Drivers: []string{"x"}, Volumes: []labels.Selector{labels.Everything()}},
 			[]corev1.VolumeSource{byClaim("iscsi")},
 			false,
 		},

@@ -2,7 +2,7 @@
 // long its Lease has not been renewed, whether it was ever Ready, and whether it has been alive
 // since a given time. Package policy decides on these facts.
 //
-//	nodes, err := nodestate.New(nodestate.Config{})
+//	nodes, err := nodestate.New(api.NodeSelector{})
 //	...
 //	// from informers of Nodes and of the Leases in kube-node-lease
 //	nodes.Node(node, time.Now())
@@ -34,7 +34,7 @@
 //
 // A node that is first seen after [Nodes.Synced] is joining until it is Ready. For a node that
 // existed before and is not Ready, it is unknown whether it was ever Ready, unless it has the
-// condition [Config].FenceReadyCondition, which the controller sets only on Ready nodes.
+// condition [api.NodeSelector].FenceReadyCondition, which the controller sets only on Ready nodes.
 //
 // # Not guaranteed
 //

@@ -8,11 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 )
 
 func Example() {
-	nodes, err := nodestate.New(nodestate.Config{})
+	nodes, err := nodestate.New(api.NodeSelector{})
 	if err != nil {
 		fmt.Println(err)
 		return

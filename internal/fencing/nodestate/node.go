@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -19,11 +20,11 @@ type node struct {
 	version string
 	bootID  string
 	facts   policy.NodeFacts // without durations
-	failing map[Condition]spell
+	failing map[api.NodeCondition]spell
 }
 
 // notReady is the trigger that always applies: Ready is not True.
-var notReady = Condition{Type: corev1.NodeReady}
+var notReady = api.NodeCondition{Type: corev1.NodeReady}
 
 // spell is a period in which a condition has held without interruption.
 type spell struct {
@@ -33,7 +34,7 @@ type spell struct {
 }
 
 // see takes in a version that has arrived now.
-func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
+func (n *node) see(v *corev1.Node, c *api.NodeSelector, joining bool, now time.Time) {
 	if older(v.ResourceVersion, n.version) {
 		return
 	}
@@ -72,8 +73,8 @@ func (n *node) see(v *corev1.Node, c *Config, joining bool, now time.Time) {
 
 	boot := cmp.Or(v.Status.NodeInfo.BootID, n.bootID)
 	rebooted := n.bootID != "" && boot != n.bootID
-	failing := map[Condition]spell{}
-	note := func(trigger Condition, condition corev1.NodeCondition) {
+	failing := map[api.NodeCondition]spell{}
+	note := func(trigger api.NodeCondition, condition corev1.NodeCondition) {
 		s := spell{now, string(condition.Status), condition.LastTransitionTime}
 		// Another transition time means that the status was different in between, which was not
 		// seen.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
 
@@ -17,7 +18,7 @@ import (
 // keeps no references to its arguments. All times are readings of one clock, the caller's, with
 // monotonic time.
 type Nodes struct {
-	config Config
+	config api.NodeSelector
 
 	mu     sync.Mutex
 	synced bool
@@ -26,7 +27,7 @@ type Nodes struct {
 }
 
 // New returns Nodes without any state. The error names the invalid fields of the configuration.
-func New(config Config) (*Nodes, error) {
+func New(config api.NodeSelector) (*Nodes, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -147,14 +148,14 @@ func (n *Nodes) FactsOf(name string, now time.Time) (policy.NodeFacts, bool) {
 
 // Failing returns the conditions of a Node that start a fence, and how long each has lasted. Ready
 // with an empty status means that Ready is not True.
-func (n *Nodes) Failing(name string, uid types.UID, now time.Time) map[Condition]time.Duration {
+func (n *Nodes) Failing(name string, uid types.UID, now time.Time) map[api.NodeCondition]time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.nodes[name]
 	if known == nil || known.uid != uid {
 		return nil
 	}
-	failing := map[Condition]time.Duration{}
+	failing := map[api.NodeCondition]time.Duration{}
 	for trigger, s := range known.failing {
 		failing[trigger] = max(now.Sub(s.since), 1)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/nodestate"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/policy"
 )
@@ -28,7 +29,7 @@ type cluster struct {
 	version int
 }
 
-func newCluster(t *testing.T, c nodestate.Config) *cluster {
+func newCluster(t *testing.T, c api.NodeSelector) *cluster {
 	nodes, err := nodestate.New(c)
 	require.NoError(t, err)
 	return &cluster{Nodes: nodes, t: t, now: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), version: 99}
@@ -93,9 +94,9 @@ func condition(kind string, status corev1.ConditionStatus) corev1.NodeCondition 
 }
 
 func TestFacts(t *testing.T) {
-	c := newCluster(t, nodestate.Config{
+	c := newCluster(t, api.NodeSelector{
 		Selector:    labels.SelectorFromSet(labels.Set{"fence": "yes"}),
-		StorageLost: nodestate.Condition{Type: "StorageLost", Status: corev1.ConditionTrue},
+		StorageLost: api.NodeCondition{Type: "StorageLost", Status: corev1.ConditionTrue},
 	})
 	n := c.node("u", corev1.ConditionTrue)
 	c.see(n)
@@ -143,7 +144,7 @@ func TestFacts(t *testing.T) {
 }
 
 func TestNodesAreSortedByName(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	for _, name := range []string{"b", "c", "a"} {
 		n := c.node(name, corev1.ConditionTrue)
 		n.Name = name
@@ -157,7 +158,7 @@ func TestNodesAreSortedByName(t *testing.T) {
 }
 
 func TestNotReadyFor(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.see(c.node("u", corev1.ConditionTrue))
 	c.pass(time.Minute)
 	assert.Zero(t, c.facts().NotReadyFor)
@@ -183,7 +184,7 @@ func TestNodeThatWasReadyInBetweenStartsAgain(t *testing.T) {
 		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(remote.Add(time.Duration(second) * time.Second))
 		return n
 	}
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.see(changed(c.node("u", corev1.ConditionFalse), 1))
 	c.pass(time.Minute)
 	c.see(changed(c.node("u", corev1.ConditionFalse), 1))
@@ -208,9 +209,9 @@ func TestNodeThatWasReadyInBetweenStartsAgain(t *testing.T) {
 }
 
 func TestOtherTriggers(t *testing.T) {
-	deadlock := nodestate.Condition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}
+	deadlock := api.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue}
 	c := newCluster(t,
-		nodestate.Config{Triggers: []nodestate.Condition{deadlock, {Type: "DiskSound", Status: corev1.ConditionFalse}}})
+		api.NodeSelector{Triggers: []api.NodeCondition{deadlock, {Type: "DiskSound", Status: corev1.ConditionFalse}}})
 	c.see(c.node("u", corev1.ConditionTrue, condition("KernelDeadlock", corev1.ConditionFalse),
 		condition("DiskSound", corev1.ConditionTrue)))
 	c.pass(time.Minute)
@@ -223,7 +224,7 @@ func TestOtherTriggers(t *testing.T) {
 	c.pass(time.Minute)
 	assert.Equal(t, 2*time.Minute, c.facts().FailingFor)
 	assert.Equal(t, time.Minute, c.facts().NotReadyFor)
-	assert.Equal(t, map[nodestate.Condition]time.Duration{deadlock: 2 * time.Minute, {Type: "Ready"}: time.Minute},
+	assert.Equal(t, map[api.NodeCondition]time.Duration{deadlock: 2 * time.Minute, {Type: "Ready"}: time.Minute},
 		c.Failing("w0", "u", c.now))
 	assert.Nil(t, c.Failing("w0", "another", c.now))
 
@@ -233,7 +234,7 @@ func TestOtherTriggers(t *testing.T) {
 
 func TestEverReady(t *testing.T) {
 	t.Run("a node that was there before, and is not Ready", func(t *testing.T) {
-		c := newCluster(t, nodestate.Config{})
+		c := newCluster(t, api.NodeSelector{})
 		c.see(c.node("u", corev1.ConditionUnknown))
 		c.Synced()
 		assert.Equal(t, policy.Unknown, c.facts().EverReady)
@@ -242,12 +243,12 @@ func TestEverReady(t *testing.T) {
 		assert.Equal(t, policy.True, c.facts().EverReady)
 	})
 	t.Run("a node that was there before, and was checked", func(t *testing.T) {
-		c := newCluster(t, nodestate.Config{FenceReadyCondition: "example.com/FenceReady"})
+		c := newCluster(t, api.NodeSelector{FenceReadyCondition: "example.com/FenceReady"})
 		c.see(c.node("u", corev1.ConditionUnknown, condition("example.com/FenceReady", corev1.ConditionUnknown)))
 		assert.Equal(t, policy.True, c.facts().EverReady)
 	})
 	t.Run("a node that joins", func(t *testing.T) {
-		c := newCluster(t, nodestate.Config{})
+		c := newCluster(t, api.NodeSelector{})
 		c.Synced()
 		c.see(c.node("u", corev1.ConditionFalse))
 		c.see(c.node("u", corev1.ConditionUnknown))
@@ -256,7 +257,7 @@ func TestEverReady(t *testing.T) {
 		assert.Equal(t, policy.True, c.facts().EverReady)
 	})
 	t.Run("another one of the name", func(t *testing.T) {
-		c := newCluster(t, nodestate.Config{})
+		c := newCluster(t, api.NodeSelector{})
 		c.Synced()
 		c.see(c.node("u", corev1.ConditionTrue))
 		c.see(c.node("v", corev1.ConditionFalse))
@@ -265,7 +266,7 @@ func TestEverReady(t *testing.T) {
 }
 
 func TestLeaseSilentFor(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.see(c.node("u", corev1.ConditionTrue), c.lease("l", 10))
 	c.Synced()
 	c.pass(time.Second)
@@ -288,7 +289,7 @@ func TestLeaseSilentFor(t *testing.T) {
 }
 
 func TestLeaseThatIsNewIsRenewed(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.Synced()
 	c.see(c.node("u", corev1.ConditionFalse))
 	assert.Equal(t, policy.NotSeen, c.facts().LeaseSilentFor)
@@ -297,7 +298,7 @@ func TestLeaseThatIsNewIsRenewed(t *testing.T) {
 }
 
 func TestWatchThatIsSetBackRenewsNothing(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	oldNode, old, newer, last := c.node("u", corev1.ConditionTrue), c.lease("l", 1), c.lease("l", 2), c.lease("l", 3)
 	c.see(old, newer, c.node("u", corev1.ConditionFalse))
 	c.Synced()
@@ -318,7 +319,7 @@ func TestWatchThatIsSetBackRenewsNothing(t *testing.T) {
 }
 
 func TestLeasesOfOthersAreNoSign(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.see(c.node("u", corev1.ConditionTrue))
 	elsewhere := c.lease("l", 1)
 	elsewhere.Namespace = "default"
@@ -334,7 +335,7 @@ func TestLeasesOfOthersAreNoSign(t *testing.T) {
 func TestNodeOfTheSameNameIsAnotherOne(t *testing.T) {
 	for name, announced := range map[string]bool{"its end was seen": true, "its end was not seen": false} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, nodestate.Config{})
+			c := newCluster(t, api.NodeSelector{})
 			before := c.node("u", corev1.ConditionUnknown)
 			c.see(before, c.lease("l", 1))
 			c.Synced()
@@ -362,7 +363,7 @@ func TestNodeOfTheSameNameIsAnotherOne(t *testing.T) {
 }
 
 func TestLeaseThatComesBeforeItsNode(t *testing.T) {
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	c.see(c.lease("l", 1))
 	c.Synced()
 	c.see(c.lease("l", 2))
@@ -376,7 +377,7 @@ func TestLeaseThatComesBeforeItsNode(t *testing.T) {
 
 func TestWithoutVersions(t *testing.T) {
 	// As with fake clientsets: then everything that arrives is new.
-	c := newCluster(t, nodestate.Config{})
+	c := newCluster(t, api.NodeSelector{})
 	n, l, m := c.node("u", corev1.ConditionTrue), c.lease("l", 1), c.lease("l", 2)
 	n.ResourceVersion, l.ResourceVersion, m.ResourceVersion = "", "", ""
 	c.see(n, l, m)
@@ -384,15 +385,15 @@ func TestWithoutVersions(t *testing.T) {
 }
 
 func TestInvalidConfig(t *testing.T) {
-	_, err := nodestate.New(nodestate.Config{
+	_, err := nodestate.New(api.NodeSelector{
 		ExcludeLabel: "a b", AutoscalerTaints: []string{""}, FenceReadyCondition: "-",
-		Triggers: []nodestate.Condition{
+		Triggers: []api.NodeCondition{
 			{Type: "Ready", Status: corev1.ConditionFalse},
 			{Type: "KernelDeadlock", Status: corev1.ConditionTrue},
 			{Type: "KernelDeadlock", Status: corev1.ConditionTrue},
 			{Type: "Other", Status: "true"},
 		},
-		StorageLost: nodestate.Condition{Type: "KernelDeadlock", Status: corev1.ConditionTrue},
+		StorageLost: api.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue},
 	})
 	for _, message := range []string{
 		`fencing: Nodes.ExcludeLabel: name part must consist of`, `(got "a b")`,

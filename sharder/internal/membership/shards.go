@@ -59,8 +59,7 @@ func (s *Shards) leases() coordinationclient.LeaseInterface {
 	return s.config.Kube.CoordinationV1().Leases(s.config.Namespace)
 }
 
-// lock locks mu, and returns the time before that: a clock that a process is stopped in, as in
-// simulations, must not be read under a lock for which others wait.
+// lock returns the time and locks mu, in this order, because no clock may be read under a lock ([clock.Clock]).
 func (s *Shards) lock() clock.Reading {
 	now := s.config.Clock.Now()
 	s.mu.Lock()
