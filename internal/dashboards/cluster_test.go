@@ -14,6 +14,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	bellwether "github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
+	fenceapi "github.com/bellwether-k8s/bellwether/fencing/api"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	leader "github.com/bellwether-k8s/bellwether/leaderforlife"
@@ -233,7 +234,7 @@ func (c *cluster) everything() {
 	fencer.OnBlocked("n", v1alpha1.Hold{Reason: "Quorum"})
 	fencer.OnCommand("n", "d", agent.ActionOff, time.Second, nil)
 	fencer.OnReading("n", "d", agent.PowerOff, time.Second)
-	fencer.OnDecision("n", bellwether.Decision{Verdict: "hold", Reason: "Storm"})
+	fencer.OnDecision("n", fenceapi.Decision{Verdict: "hold", Reason: "Storm"})
 	fencer.OnCommission("n", nil)
 	fencer.OnCheck("n", nil)
 }

@@ -176,11 +176,11 @@ func (r *Role) known() []Right {
 }
 
 // Review asks which rights are missing, logs them if they have changed, and reports whether they
-// have. If the API server cannot be asked, it changes nothing.
-func (r *Role) Review(ctx context.Context) (changed bool) {
+// have. If the API server cannot be asked, it changes nothing. It takes the context of the program.
+func (r *Role) Review(program context.Context) (changed bool) {
 	r.reviewing.Lock()
 	defer r.reviewing.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	ctx, cancel := context.WithTimeout(program, reviewTimeout)
 	defer cancel()
 	r.mu.Lock()
 	needs, before := slices.Clone(r.needs), Grants(r.missing)
@@ -189,7 +189,9 @@ func (r *Role) Review(ctx context.Context) (changed bool) {
 	for _, n := range needs {
 		of, err := MissingRights(ctx, n.client, n.rights())
 		if err != nil {
-			r.log.Debug("cannot ask which rights are missing", zap.Error(err))
+			if program.Err() == nil {
+				r.log.Debug("cannot ask which rights are missing", zap.Error(err))
+			}
 			return false
 		}
 		missing = append(missing, of...)

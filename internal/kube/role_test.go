@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -164,17 +165,23 @@ func TestRoleOfSeveralPartsIsSaidInOneLine(t *testing.T) {
 	assert.Len(t, said(own), 1, "there is no role")
 }
 
-func TestRoleThatCannotAskSaysNothing(t *testing.T) {
-	core, logs := observer.New(zap.InfoLevel)
+func TestRoleThatCannotAskSaysSoOnlyInDebugLines(t *testing.T) {
+	core, logs := observer.New(zap.DebugLevel)
 	a, role := newAuthority(), NewRole(zap.New(core))
 	a.lack("get")
 	role.Needs(a, func() []Right { return RightsOn(corev1.Resource("pods"), "ns", "", "get") })
+	program, end := context.WithCancel(t.Context())
 	a.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, refusal("create", "selfsubjectaccessreviews")
 	})
-	assert.False(t, role.Review(t.Context()))
+	assert.False(t, role.Review(program))
 	assert.False(t, role.Refused(refusal("get", "pods")), "the caller has to say it")
-	assert.Empty(t, said(logs))
+	require.Equal(t, 1, logs.Len())
+	assert.Equal(t, zap.DebugLevel, logs.TakeAll()[0].Level)
+
+	end()
+	assert.False(t, role.Review(program))
+	assert.Zero(t, logs.Len(), "a program that ends has asked in vain")
 }
 
 // What is joined is said when all of it is: something else must not be lost.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -30,6 +31,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
@@ -260,7 +262,7 @@ func (l *lab) stop(p *e2e.Process) {
 	exit, err := p.Wait(ctx)
 	require.NoError(l.t, err)
 	require.Contains(l.t, []int{0, lostLeadership}, exit.Code, "%v: %s", exit, l.log(p))
-	for _, wrong := range []string{"forbidden", "not allowed", "rights are missing"} {
+	for _, wrong := range []string{"forbidden", "not allowed", "rights are missing: grant"} {
 		require.NotContains(l.t, l.log(p), wrong, "the rights of the example are not enough")
 	}
 }
@@ -471,24 +473,18 @@ func (l *lab) home() {
 // watch referees: a pod of the lost machine must not be taken from it before it has lost its power.
 func (l *lab) watch() {
 	l.t.Helper()
-	w, err := l.client.CoreV1().Pods(l.world.namespace).Watch(l.t.Context(), metav1.ListOptions{})
+	pods := l.client.CoreV1().Pods(l.world.namespace)
+	list, err := pods.List(l.t.Context(), metav1.ListOptions{})
 	require.NoError(l.t, err)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range w.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			l.mu.Lock()
-			if ok && event.Type == "DELETED" && pod.Spec.NodeName == l.machine && l.lost && l.cuts() == l.offs {
-				l.breaches = append(l.breaches,
-					fmt.Sprintf("%v: pod %s is gone, and %s may still run it", time.Now(), pod.Name, l.machine))
-			}
-			l.mu.Unlock()
+	referee.Follow(l.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
+		pod := object.(*corev1.Pod)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if pod.Spec.NodeName == l.machine && l.lost && l.cuts() == l.offs {
+			l.breaches = append(l.breaches,
+				fmt.Sprintf("%v: pod %s is gone, and %s may still run it", time.Now(), pod.Name, l.machine))
 		}
-	})
-	l.t.Cleanup(func() {
-		w.Stop()
-		watching.Wait()
-	})
+	}, watch.Deleted)
 }
 
 // back says that the machine works again: the test lets its kubelet do what it wants.

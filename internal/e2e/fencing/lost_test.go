@@ -17,10 +17,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
@@ -248,23 +251,15 @@ type history struct {
 
 func (w *world) watchPods() *history {
 	w.t.Helper()
-	events, err := w.client.CoreV1().Pods(w.namespace).Watch(w.t.Context(), metav1.ListOptions{})
+	pods := w.client.CoreV1().Pods(w.namespace)
+	list, err := pods.List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	h := &history{}
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range events.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				h.mu.Lock()
-				h.pods = append(h.pods, pod)
-				h.mu.Unlock()
-			}
-		}
-	})
-	w.t.Cleanup(func() {
-		events.Stop()
-		watching.Wait()
-	})
+	referee.Follow(w.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.pods = append(h.pods, object.(*corev1.Pod))
+	}, watch.Added, watch.Modified, watch.Deleted)
 	return h
 }
 

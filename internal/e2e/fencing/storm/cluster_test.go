@@ -30,6 +30,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
@@ -220,7 +221,7 @@ func (c *cluster) referee() {
 		defer mu.Unlock()
 		assert.Empty(c.t, breaches)
 	})
-	c.follow(list.ResourceVersion, pods.Watch, func(object runtime.Object) {
+	referee.Follow(c.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
 		if pod := object.(*corev1.Pod); c.cuts(pod.Spec.NodeName) == 0 {
 			mu.Lock()
 			defer mu.Unlock()

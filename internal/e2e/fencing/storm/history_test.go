@@ -1,20 +1,17 @@
 package storm_test
 
 import (
-	"context"
 	"slices"
 	"sync"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	retry "k8s.io/client-go/tools/watch"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 )
 
 // history is every version of every record, in the order in which they were stored.
@@ -34,7 +31,7 @@ func (c *cluster) record() *history {
 		return err == nil
 	})
 	h := &history{}
-	c.follow(list.GetResourceVersion(), fences.Watch, func(object runtime.Object) {
+	referee.Follow(c.t, list.GetResourceVersion(), fences.Watch, func(object runtime.Object) {
 		f, u := &v1alpha1.NodeFence{}, object.(*unstructured.Unstructured)
 		assert.NoError(c.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
 		h.mu.Lock()
@@ -42,36 +39,6 @@ func (c *cluster) record() *history {
 		h.versions = append(h.versions, f)
 	}, watch.Added, watch.Modified, watch.Deleted)
 	return h
-}
-
-// follow calls see with what a watch has from a version on, without a gap also if the API server
-// ends it, until the test ends.
-func (c *cluster) follow(version string, from cache.WatchFuncWithContext, see func(runtime.Object),
-	kinds ...watch.EventType,
-) {
-	c.t.Helper()
-	watcher, err := retry.NewRetryWatcherWithContext(context.WithoutCancel(c.t.Context()), version,
-		&cache.ListWatch{WatchFuncWithContext: from})
-	require.NoError(c.t, err)
-	var following sync.WaitGroup
-	stopped := make(chan struct{})
-	following.Go(func() {
-		for event := range watcher.ResultChan() {
-			if slices.Contains(kinds, event.Type) {
-				see(event.Object)
-			}
-		}
-		select {
-		case <-stopped:
-		default:
-			assert.Fail(c.t, "there is a gap: the watch has ended")
-		}
-	})
-	c.t.Cleanup(func() {
-		close(stopped)
-		watcher.Stop()
-		following.Wait()
-	})
 }
 
 func (h *history) all() []*v1alpha1.NodeFence {
