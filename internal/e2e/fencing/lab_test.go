@@ -31,7 +31,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
@@ -476,15 +475,15 @@ func (l *lab) watch() {
 	pods := l.client.CoreV1().Pods(l.world.namespace)
 	list, err := pods.List(l.t.Context(), metav1.ListOptions{})
 	require.NoError(l.t, err)
-	referee.Follow(l.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
-		pod := object.(*corev1.Pod)
+	e2e.Follow(l.t, list.ResourceVersion, pods.Watch, func(e watch.Event) {
+		pod := e.Object.(*corev1.Pod)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if pod.Spec.NodeName == l.machine && l.lost && l.cuts() == l.offs {
+		if e.Type == watch.Deleted && pod.Spec.NodeName == l.machine && l.lost && l.cuts() == l.offs {
 			l.breaches = append(l.breaches,
 				fmt.Sprintf("%v: pod %s is gone, and %s may still run it", time.Now(), pod.Name, l.machine))
 		}
-	}, watch.Deleted)
+	})
 }
 
 // back says that the machine works again: the test lets its kubelet do what it wants.

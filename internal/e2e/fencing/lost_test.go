@@ -17,13 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/cluster"
 )
 
@@ -255,11 +254,11 @@ func (w *world) watchPods() *history {
 	list, err := pods.List(w.t.Context(), metav1.ListOptions{})
 	require.NoError(w.t, err)
 	h := &history{}
-	referee.Follow(w.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
+	e2e.Follow(w.t, list.ResourceVersion, pods.Watch, func(e watch.Event) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.pods = append(h.pods, object.(*corev1.Pod))
-	}, watch.Added, watch.Modified, watch.Deleted)
+		h.pods = append(h.pods, e.Object.(*corev1.Pod))
+	})
 	return h
 }
 

@@ -1,7 +1,6 @@
 package leaderelection_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
@@ -139,34 +139,12 @@ func newLedger(c *cluster) *ledger {
 	}
 	list, err := objects.List(c.t.Context(), metav1.ListOptions{})
 	require.NoError(c.t, err)
-	var reading sync.WaitGroup
-	reading.Go(func() { l.read(list.ResourceVersion) })
-	c.t.Cleanup(reading.Wait) // the test's context has ended
+	e2e.Follow(c.t, list.ResourceVersion, objects.Watch, func(e watch.Event) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.entries = append(l.entries, e.Object.(*corev1.ConfigMap).Data["by"])
+	})
 	return l
-}
-
-// read reads all versions after this one, by several watches: a busy API server ends those whose
-// reader is slow.
-func (l *ledger) read(version string) {
-	ctx := l.t.Context()
-	for ctx.Err() == nil {
-		w, err := l.client.CoreV1().ConfigMaps(l.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
-		if err != nil {
-			assert.ErrorIs(l.t, err, context.Canceled)
-			return
-		}
-		for e := range w.ResultChan() {
-			object, ok := e.Object.(*corev1.ConfigMap)
-			if !ok {
-				assert.Error(l.t, ctx.Err(), "%v", e.Object)
-				return
-			}
-			version = object.ResourceVersion
-			l.mu.Lock()
-			l.entries = append(l.entries, object.Data["by"])
-			l.mu.Unlock()
-		}
-	}
 }
 
 // start starts a replica with writers.

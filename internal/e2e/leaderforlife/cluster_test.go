@@ -86,36 +86,20 @@ func newCluster(t *testing.T, rules ...rbacv1.PolicyRule) *cluster {
 	return c
 }
 
-// observe notes deletions of Pods, by several watches: a busy API server ends those whose reader is
-// slow.
+// observe notes deletions of Pods.
 func (c *cluster) observe() {
 	pods := c.client.CoreV1().Pods(c.namespace)
 	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
 	require.NoError(c.t, err)
-	var observing sync.WaitGroup
-	observing.Go(func() {
-		for seen := list.ResourceVersion; c.t.Context().Err() == nil; {
-			w, err := pods.Watch(c.t.Context(), metav1.ListOptions{ResourceVersion: seen})
-			if err != nil {
-				assert.ErrorIs(c.t, err, context.Canceled)
-				return
-			}
-			for e := range w.ResultChan() {
-				pod, ok := e.Object.(*corev1.Pod)
-				if !ok {
-					assert.Error(c.t, c.t.Context().Err(), "%v", e.Object)
-					return
-				}
-				seen = pod.ResourceVersion
-				if e.Type == watch.Deleted {
-					c.mu.Lock()
-					c.deleted[pod.UID] = deletion{version(c.t, pod.ResourceVersion), time.Now()}
-					c.mu.Unlock()
-				}
-			}
+	e2e.Follow(c.t, list.ResourceVersion, pods.Watch, func(e watch.Event) {
+		if e.Type != watch.Deleted {
+			return
 		}
+		pod := e.Object.(*corev1.Pod)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.deleted[pod.UID] = deletion{version(c.t, pod.ResourceVersion), time.Now()}
 	})
-	c.t.Cleanup(observing.Wait) // the test's context has ended
 }
 
 func version(t *testing.T, resourceVersion string) int64 {

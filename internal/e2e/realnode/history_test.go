@@ -4,7 +4,6 @@ package realnode_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
@@ -67,20 +67,14 @@ func (a *app) watchPods() *history {
 		logs: a.t.TempDir(), files: map[types.UID][]string{},
 		containers: map[types.UID][]string{}, restarts: map[string]int32{},
 	}
-	ctx, cancel := context.WithCancel(a.t.Context())
-	w, err := cluster.Client.CoreV1().Pods(a.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	pods := cluster.Client.CoreV1().Pods(a.namespace)
+	list, err := pods.List(a.t.Context(), metav1.ListOptions{})
 	require.NoError(a.t, err)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range w.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok {
-				h.add(pod, event.Type == watch.Deleted)
-			}
-		}
-	})
-	a.t.Cleanup(func() {
-		cancel()
-		watching.Wait()
+	for i := range list.Items {
+		h.add(&list.Items[i], false)
+	}
+	e2e.Follow(a.t, list.ResourceVersion, pods.Watch, func(e watch.Event) {
+		h.add(e.Object.(*corev1.Pod), e.Type == watch.Deleted)
 	})
 	return h
 }

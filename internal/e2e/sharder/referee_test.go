@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 )
 
@@ -70,7 +72,6 @@ func newReferee(c *cluster) *referee {
 	r := &referee{t: c.t, open: map[string]*piece{}, objects: map[types.UID]*history{}}
 	client, err := metadata.NewForConfig(c.cp.Admin())
 	require.NoError(c.t, err)
-	var reading sync.WaitGroup
 	for _, k := range c.kinds {
 		objects := metadata.ResourceInterface(client.Resource(k.Resource))
 		options := metav1.ListOptions{LabelSelector: "test=" + c.namespace}
@@ -79,33 +80,15 @@ func newReferee(c *cluster) *referee {
 		}
 		list, err := objects.List(c.t.Context(), options)
 		require.NoError(c.t, err)
-		options.ResourceVersion = list.ResourceVersion
-		reading.Go(func() { r.read(objects, options) })
+		changes := func(ctx context.Context, from metav1.ListOptions) (watch.Interface, error) {
+			from.LabelSelector = options.LabelSelector
+			return objects.Watch(ctx, from)
+		}
+		e2e.Follow(c.t, list.ResourceVersion, changes, func(e watch.Event) {
+			r.see(e.Object.(*metav1.PartialObjectMetadata))
+		})
 	}
-	c.t.Cleanup(reading.Wait) // the test's context has ended
 	return r
-}
-
-// read reads all versions after that of options, by several watches: a busy API server ends those
-// whose reader is slow.
-func (r *referee) read(objects metadata.ResourceInterface, options metav1.ListOptions) {
-	ctx := r.t.Context()
-	for ctx.Err() == nil {
-		w, err := objects.Watch(ctx, options)
-		if err != nil {
-			assert.ErrorIs(r.t, err, context.Canceled)
-			return
-		}
-		for e := range w.ResultChan() {
-			object, ok := e.Object.(*metav1.PartialObjectMetadata)
-			if !ok {
-				assert.Error(r.t, ctx.Err(), "%v", e.Object)
-				return
-			}
-			options.ResourceVersion = object.ResourceVersion
-			r.see(object)
-		}
-	}
 }
 
 // see takes in a version of an object. The shard that wrote it at work must have been its owner by

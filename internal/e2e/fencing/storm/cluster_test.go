@@ -18,7 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -30,7 +29,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/lab"
-	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
 	"github.com/bellwether-k8s/bellwether/internal/fencing/remoteagent"
 )
 
@@ -221,14 +219,14 @@ func (c *cluster) referee() {
 		defer mu.Unlock()
 		assert.Empty(c.t, breaches)
 	})
-	referee.Follow(c.t, list.ResourceVersion, pods.Watch, func(object runtime.Object) {
-		if pod := object.(*corev1.Pod); c.cuts(pod.Spec.NodeName) == 0 {
+	e2e.Follow(c.t, list.ResourceVersion, pods.Watch, func(e watch.Event) {
+		if pod := e.Object.(*corev1.Pod); e.Type == watch.Deleted && c.cuts(pod.Spec.NodeName) == 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			breaches = append(breaches,
 				fmt.Sprintf("pod %s is gone, and %s may still run it", pod.Name, pod.Spec.NodeName))
 		}
-	}, watch.Deleted)
+	})
 }
 
 // cuts is how often a machine has lost its power.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
-	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
 // history is every version of every record, in the order in which they were stored.
@@ -31,13 +31,13 @@ func (c *cluster) record() *history {
 		return err == nil
 	})
 	h := &history{}
-	referee.Follow(c.t, list.GetResourceVersion(), fences.Watch, func(object runtime.Object) {
-		f, u := &v1alpha1.NodeFence{}, object.(*unstructured.Unstructured)
+	e2e.Follow(c.t, list.GetResourceVersion(), fences.Watch, func(e watch.Event) {
+		f, u := &v1alpha1.NodeFence{}, e.Object.(*unstructured.Unstructured)
 		assert.NoError(c.t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, f))
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.versions = append(h.versions, f)
-	}, watch.Added, watch.Modified, watch.Deleted)
+	})
 	return h
 }
 
