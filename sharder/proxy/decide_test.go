@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What is asked, and what is to be done, for each kind of request about a root, a child and all else.
+func TestDecisions(t *testing.T) {
+	for _, c := range []struct {
+		method, path            string
+		want                    request
+		forRoot, forChild, else_ action
+	}{
+		{"GET", "/api/v1/namespaces/ns/pods/p", of("get", "", "pods", "ns", "p", ""), pass, pass, pass},
+		{"GET", "/api/v1/namespaces/ns/pods", of("list", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
+		{"GET", "/api/v1/pods?watch=true", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
+		{"GET", "/api/v1/pods?watch=1&labelSelector=a", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
+		{"GET", "/api/v1/watch/pods", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
+		{"GET", "/api/v1/watch/namespaces/ns/pods", of("watch", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
+		{"DELETE", "/api/v1/namespaces/ns/pods", of("deletecollection", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
+		{"DELETE", "/api/v1/namespaces/ns/pods/p", of("delete", "", "pods", "ns", "p", ""), do, do, pass},
+		{"PUT", "/apis/g/v1/namespaces/ns/things/x", of("update", "g", "things", "ns", "x", ""), do, do, pass},
+		{"PUT", "/apis/g/v1/namespaces/ns/things/x/status", of("update", "g", "things", "ns", "x", "status"), do, do, pass},
+		{"PATCH", "/apis/g/v1/things/x/scale", of("patch", "g", "things", "", "x", "scale"), do, do, pass},
+		{"POST", "/api/v1/namespaces/ns/pods", of("create", "", "pods", "ns", "", ""), pass, stamp, pass},
+		{"POST", "/api/v1/namespaces/ns/pods/p/eviction", of("create", "", "pods", "ns", "p", "eviction"), do, do, pass},
+		{"POST", "/api/v1/namespaces/ns/pods/p/exec", of("connect", "", "pods", "ns", "p", "exec"), pass, pass, pass},
+		{"GET", "/api/v1/namespaces/ns/pods/p/log", of("connect", "", "pods", "ns", "p", "log"), pass, pass, pass},
+		{"PATCH", "/api/v1/namespaces/ns/services/s/proxy/a/b", of("connect", "", "services", "ns", "s", "proxy/a/b"), pass, pass, pass},
+		{"GET", "/api/v1/namespaces", of("list", "", "namespaces", "", "", ""), selectOwn, selectOwn, pass},
+		{"PUT", "/api/v1/namespaces/ns", of("update", "", "namespaces", "", "ns", ""), do, do, pass},
+		{"PUT", "/api/v1/namespaces/ns/finalize", of("update", "", "namespaces", "", "ns", "finalize"), do, do, pass},
+		{"PURGE", "/api/v1/namespaces/ns/pods/p", of("PURGE", "", "pods", "ns", "p", ""), refuse, refuse, refuse},
+		{"GET", "/version", request{}, pass, pass, pass},
+		{"GET", "/apis/g", request{}, pass, pass, pass},
+		{"GET", "/apis/g/v1", request{}, pass, pass, pass},
+		{"PUT", "/api/v1/namespaces/ns/../other/pods/p", request{verb: "ambiguous"}, refuse, refuse, refuse},
+	} {
+		q := parse(httptest.NewRequest(c.method, c.path, nil))
+		assert.Equal(t, c.want, q, c.method+" "+c.path)
+		assert.Equal(t, c.forRoot, decide(q, root), "as a root: %s %s", c.method, c.path)
+		assert.Equal(t, c.forChild, decide(q, child), "as a child: %s %s", c.method, c.path)
+		assert.Equal(t, c.else_, decide(q, outside), "outside of the ring: %s %s", c.method, c.path)
+	}
+}
+
+func of(verb, group, resource, namespace, name, subresource string) request {
+	return request{
+		verb: verb, resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource},
+		namespace: namespace, name: name, subresource: subresource,
+	}
+}

@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+)
+
+// keepInMergePatch returns a merge patch, or a strategic one, that leaves the marks of current alone.
+// pinned reports whether the result holds for this version of the object only, which it then names.
+func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, err error) {
+	var patch, meta fields
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, false, err
+	}
+	raw, ok := patch["metadata"]
+	if !ok {
+		return data, false, nil
+	}
+	if err := json.Unmarshal(raw, &meta); err != nil || meta == nil {
+		return nil, false, fmt.Errorf("metadata: must be an object (got %.40s)", raw)
+	}
+	changed := false
+	for field, have := range map[string]map[string]string{"labels": current.labels, "annotations": current.annotations} {
+		raw, ok := meta[field]
+		if !ok {
+			continue
+		}
+		var entries fields
+		if err := json.Unmarshal(raw, &entries); err != nil {
+			return nil, false, fmt.Errorf("metadata.%s: must be an object or null (got %.40s)", field, raw)
+		}
+		switch {
+		case entries == nil: // null removes all, so name all that are not marks
+			entries, pinned, changed = fields{}, true, true
+			for key := range api.WithoutMarks(have) {
+				entries[key] = json.RawMessage("null")
+			}
+		case slices.ContainsFunc(keysOf(entries), func(key string) bool { return strings.HasPrefix(key, "$") }):
+			return nil, false, fmt.Errorf("metadata.%s: a directive would remove the ring's marks", field)
+		default:
+			for _, key := range keysOf(entries) {
+				if isMark(key) {
+					delete(entries, key)
+					changed = true
+				}
+			}
+		}
+		meta[field], _ = json.Marshal(entries)
+	}
+	if !changed {
+		return data, false, nil
+	}
+	if _, named := meta["resourceVersion"]; named {
+		pinned = false // the program has pinned it, and retries by itself
+	} else if pinned {
+		meta["resourceVersion"], _ = json.Marshal(current.resourceVersion)
+	}
+	if patch["metadata"], err = json.Marshal(meta); err != nil {
+		return nil, false, err
+	}
+	data, err = json.Marshal(patch)
+	return data, pinned, err
+}
+
+func keysOf(entries fields) []string {
+	var keys []string
+	for key := range entries {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string          `json:"op"`
+	From  string          `json:"from,omitempty"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// keepInJSONPatch is keepInMergePatch for a JSON patch, which may set or remove all labels at once: a
+// program that sees no label has to.
+func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, err error) {
+	var patch []operation
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, false, err
+	}
+	changed := false
+	for i, o := range patch {
+		var have map[string]string
+		switch o.Path {
+		case "/metadata/labels":
+			have = current.labels
+		case "/metadata/annotations":
+			have = current.annotations
+		case "", "/metadata":
+			return nil, false, fmt.Errorf("operation %d: %s of %q would remove the ring's marks", i, o.Op, o.Path)
+		default:
+			continue
+		}
+		var value map[string]string
+		switch o.Op {
+		case "remove":
+			patch[i].Op = "replace"
+		case "add", "replace", "test":
+			if err := json.Unmarshal(o.Value, &value); err != nil {
+				return nil, false, fmt.Errorf("operation %d: value: %w", i, err)
+			}
+		default:
+			return nil, false, fmt.Errorf("operation %d: %s to %s would remove the ring's marks", i, o.Op, o.Path)
+		}
+		patch[i].Value, _ = json.Marshal(withoutNil(withMarksOf(value, have)))
+		changed = true
+	}
+	if !changed {
+		return data, false, nil
+	}
+	version, _ := json.Marshal(current.resourceVersion)
+	patch = slices.Insert(patch, 0, operation{Op: "test", Path: "/metadata/resourceVersion", Value: version})
+	data, err = json.Marshal(patch)
+	return data, true, err
+}

@@ -1,0 +1,339 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
+)
+
+// Config configures a [Proxy].
+type Config struct {
+	// Shard decides what the program may write. Required.
+	Shard *shard.Shard
+	// Upstream is the configuration for the work on the shard's objects, ShardConfig of package
+	// replica: the requests of the program are sent with its credentials, within the term. Required.
+	Upstream *rest.Config
+	// Mapper names the kinds of the resources. Required.
+	Mapper meta.RESTMapper
+	// Ring and Resources are those of the ring. Required.
+	Ring      string
+	Resources []api.Resource
+	// Identity is that of the shard. Required.
+	Identity string
+
+	// ShowMarks passes what the program reads of the ring's resources undecoded, with the labels and
+	// annotations of the ring. Default: false, they are hidden.
+	ShowMarks bool
+	// OwnElection names the Lease, ConfigMap or Endpoints of the program's own leader election, which
+	// is then one of this shard's own: every replica leads. Default: none.
+	OwnElection types.NamespacedName
+
+	// Hooks are called when something happens, for metrics.
+	Hooks Hooks
+	// Logger receives requests that the proxy refuses because it cannot read them, at Warn. Nil: no
+	// logs.
+	Logger *zap.Logger
+}
+
+// Hooks are functions that a [Proxy] calls; each may be nil. They are called synchronously, from
+// many goroutines, and must return quickly.
+type Hooks struct {
+	// OnRequest is called when a request for a resource of the ring was answered, or when the stream
+	// that it asked for has begun. took is the time since it came, upstream the part of it that the
+	// API server took.
+	OnRequest func(resource schema.GroupResource, verb string, outcome Outcome, took, upstream time.Duration)
+}
+
+// Outcome is what became of a request.
+type Outcome string
+
+const (
+	// Passed: it was sent to the API server.
+	Passed Outcome = "passed"
+	// Refused: the object is not this shard's.
+	Refused Outcome = "refused"
+	// NotYet: the object may be this shard's soon, or the process is about to end.
+	NotYet Outcome = "not_yet"
+	// Invalid: the proxy could not read it.
+	Invalid Outcome = "invalid"
+)
+
+// Proxy is an http.Handler that passes the requests of a program to the API server, as far as this
+// shard may send them. Run must run meanwhile.
+type Proxy struct {
+	config   Config
+	roles    roles
+	own      string // the selector of this shard's objects
+	objects  metadata.Interface
+	upstream *url.URL
+	reverse  *httputil.ReverseProxy
+	kinds    map[schema.GroupResource]schema.GroupVersionKind
+	caches   map[schema.GroupResource][]cache.SharedIndexInformer
+	election election
+}
+
+// New returns a proxy. The error joins one error for each rule that config breaks.
+func New(config Config) (*Proxy, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if config.Logger == nil {
+		config.Logger = zap.NewNop()
+	}
+	p := &Proxy{
+		config: config, roles: roles{}, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
+		caches:   map[schema.GroupResource][]cache.SharedIndexInformer{},
+		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(config.Ring),
+		election: election{of: config.OwnElection, shard: config.Identity},
+	}
+	var err error
+	unlimited := rest.CopyConfig(config.Upstream)
+	unlimited.RateLimiter, unlimited.QPS, unlimited.Burst = nil, -1, 0
+	if p.objects, err = metadata.NewForConfig(unlimited); err != nil {
+		return nil, fmt.Errorf("proxy: make a client for metadata: %w", err)
+	}
+	if p.upstream, _, err = rest.DefaultServerUrlFor(config.Upstream); err != nil {
+		return nil, fmt.Errorf("proxy: Upstream: %w", err)
+	}
+	transport, err := rest.TransportFor(config.Upstream)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: Upstream: %w", err)
+	}
+	p.reverse = &httputil.ReverseProxy{
+		Transport: transport, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
+		FlushInterval: -1,
+	}
+	for _, r := range config.Resources {
+		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {
+			return nil, err
+		}
+		for _, each := range r.Children {
+			if err := p.watch(each, r.Namespaces, child); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func (c Config) validate() error {
+	var errs []error
+	for _, required := range []struct {
+		name    string
+		missing bool
+	}{
+		{"Shard", c.Shard == nil}, {"Upstream", c.Upstream == nil}, {"Mapper", c.Mapper == nil}, {"Ring", c.Ring == ""},
+		{"Identity", c.Identity == ""}, {"Resources", len(c.Resources) == 0},
+	} {
+		if required.missing {
+			errs = append(errs, fmt.Errorf("proxy: %s: required", required.name))
+		}
+	}
+	if (c.OwnElection.Name == "") != (c.OwnElection.Namespace == "") {
+		errs = append(errs, fmt.Errorf("proxy: OwnElection: must have a namespace and a name (got %q)", c.OwnElection))
+	}
+	return errors.Join(errs...)
+}
+
+// watch makes the informers of a resource, from which the proxy learns whose an object is.
+func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string, r role) error {
+	at := resource.GroupResource()
+	if _, known := p.roles[at]; known { // children of several roots
+		return nil
+	}
+	kind, err := p.config.Mapper.KindFor(resource)
+	if err != nil {
+		return fmt.Errorf("proxy: %s: %w", at, err)
+	}
+	p.roles[at], p.kinds[at] = r, kind
+	example := &metav1.PartialObjectMetadata{}
+	example.SetGroupVersionKind(kind)
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	for _, namespace := range namespaces {
+		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
+		p.caches[at] = append(p.caches[at], p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{}))
+	}
+	return nil
+}
+
+// Run keeps the proxy informed about the shard's objects until ctx has ended. Call it within the
+// work of the replica. It calls ready when everything is known that was stored when it began.
+func (p *Proxy) Run(ctx context.Context, ready func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all []cache.SharedIndexInformer
+	for _, each := range p.caches {
+		all = append(all, each...)
+	}
+	ended := make(chan struct{})
+	for _, each := range all {
+		go func() {
+			each.RunWithContext(ctx)
+			ended <- struct{}{}
+		}()
+	}
+	synced := make([]cache.InformerSynced, len(all))
+	for i, each := range all {
+		synced[i] = each.HasSynced
+	}
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		ready()
+	}
+	for range all {
+		<-ended
+	}
+	return ctx.Err()
+}
+
+// cached returns the copy of an object that a cache has, or nil.
+func (p *Proxy) cached(q request) *metav1.PartialObjectMetadata {
+	key := cache.ObjectName{Namespace: q.namespace, Name: q.name}.String()
+	for _, each := range p.caches[q.resource.GroupResource()] {
+		if item, ok, _ := each.GetStore().GetByKey(key); ok {
+			return item.(*metav1.PartialObjectMetadata)
+		}
+	}
+	return nil
+}
+
+// live reads an object from the API server.
+func (p *Proxy) live(ctx context.Context, q request) (*metav1.PartialObjectMetadata, error) {
+	return p.objects.Resource(q.resource).Namespace(q.namespace).Get(ctx, q.name, metav1.GetOptions{})
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := &exchange{proxy: p, began: time.Now(), q: parse(r)}
+	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e))
+	if p.election.concerns(e.q) {
+		p.elect(w, r, e)
+		return
+	}
+	e.role = p.roles[e.q.resource.GroupResource()]
+	e.hidden = e.role != outside && !p.config.ShowMarks && e.q.verb != "connect"
+	switch decide(e.q, e.role) {
+	case pass:
+		p.reverse.ServeHTTP(w, r)
+	case selectOwn:
+		p.reverse.ServeHTTP(w, withSelector(r, p.own))
+	case do:
+		p.do(w, r, e)
+	case stamp:
+		p.stamp(w, r, e)
+	case refuse:
+		e.end(Invalid)
+		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q, "unknown request: %s %s",
+			r.Method, r.URL.Path))
+	}
+}
+
+// withSelector returns a request whose label selector also has own.
+func withSelector(r *http.Request, own string) *http.Request {
+	query := r.URL.Query()
+	if program := query.Get("labelSelector"); program != "" {
+		own = program + "," + own
+	}
+	query.Set("labelSelector", own)
+	r = r.Clone(r.Context())
+	r.URL.RawQuery = query.Encode()
+	return r
+}
+
+// exchange is one request of the program and its answer.
+type exchange struct {
+	proxy    *Proxy
+	q        request
+	role     role
+	began    time.Time
+	sent     time.Time
+	hidden   bool   // the answer must not have marks
+	edit     editor // for the answer, if it is not hide
+	answered bool
+}
+
+type exchangeKey struct{}
+
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
+
+// end reports the outcome, once.
+func (e *exchange) end(outcome Outcome) {
+	if e.answered || e.role == outside {
+		return
+	}
+	e.answered = true
+	if hook := e.proxy.config.Hooks.OnRequest; hook != nil {
+		now, upstream := time.Now(), time.Duration(0)
+		if !e.sent.IsZero() {
+			upstream = now.Sub(e.sent)
+		}
+		hook(e.q.resource.GroupResource(), e.q.verb, outcome, now.Sub(e.began), upstream)
+	}
+}
+
+// rewrite makes the request for the API server: its own credentials come from the transport.
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	e := exchangeOf(r.In)
+	r.SetURL(p.upstream)
+	r.Out.Host = p.upstream.Host
+	r.Out.Header.Del("Authorization")
+	if e.hidden || e.edit != nil {
+		r.Out.Header.Set("Accept", readable(r.In.Header.Get("Accept")))
+		r.Out.Header.Del("Accept-Encoding") // the transport decompresses what it has asked for itself
+	}
+	e.sent = time.Now()
+}
+
+// modify hides marks in an answer.
+func (p *Proxy) modify(r *http.Response) error {
+	e := exchangeOf(r.Request)
+	e.end(Passed)
+	edit := e.edit
+	if edit == nil && e.hidden {
+		edit = hide
+	}
+	if edit == nil || r.StatusCode == http.StatusSwitchingProtocols || r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	c := codecOf(r.Header.Get("Content-Type"))
+	if c == nil { // such as an error of a proxy on the way
+		return nil
+	}
+	r.Header.Del("Content-Length")
+	r.ContentLength = -1
+	if e.q.verb == "watch" && r.StatusCode == http.StatusOK {
+		r.Body = editedStream(r.Body, c, edit)
+		return nil
+	}
+	return editBody(r, c, edit)
+}
+
+// unreachable answers a request that the API server did not answer.
+func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	e := exchangeOf(r)
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		e.end(NotYet)
+		answer(w, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e.q,
+			"the request was cut off: %v", context.Cause(r.Context())))
+		return
+	}
+	e.end(Passed)
+	answer(w, failure(http.StatusBadGateway, metav1.StatusReasonInternalError, e.q, "the API server: %v", err))
+}

@@ -1,0 +1,316 @@
+package proxy_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/proxy"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
+)
+
+var (
+	configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+	secrets    = corev1.SchemeGroupVersion.WithResource("secrets")
+)
+
+func mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	return m
+}
+
+// handled is an http.RoundTripper that calls a handler, as if over a connection without delay.
+type handled struct{ http.Handler }
+
+func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
+	reader, writer := io.Pipe()
+	a := &answering{header: http.Header{}, body: bufio.NewWriter(writer), begun: make(chan struct{})}
+	ctx, cancel := context.WithCancel(r.Context())
+	in := r.Clone(ctx)
+	in.RequestURI = r.URL.RequestURI()
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	go func() {
+		defer cancel()
+		h.ServeHTTP(a, in)
+		a.WriteHeader(http.StatusOK)
+		_ = a.body.Flush()
+		_ = writer.Close()
+	}()
+	select {
+	case <-a.begun:
+	case <-ctx.Done():
+		cancel()
+		return nil, ctx.Err()
+	}
+	return &http.Response{
+		StatusCode: a.code, Status: strconv.Itoa(a.code), Header: a.sent, Body: &answered{reader, cancel}, Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+	}, nil
+}
+
+type answering struct {
+	header, sent http.Header
+	body         *bufio.Writer
+	code         int
+	begun        chan struct{}
+}
+
+func (a *answering) Header() http.Header { return a.header }
+
+func (a *answering) WriteHeader(code int) {
+	if a.code == 0 {
+		a.code, a.sent = code, a.header.Clone()
+		close(a.begun)
+	}
+}
+
+func (a *answering) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+func (a *answering) Flush() { a.WriteHeader(http.StatusOK); _ = a.body.Flush() }
+
+type answered struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+func (a *answered) Close() error { a.cancel(); return a.PipeReader.Close() }
+
+// member is a replica with its proxy.
+type member struct {
+	*replica.Replica
+	client kubernetes.Interface // the program's
+	end    context.CancelFunc
+	ended  chan error
+}
+
+// join starts a replica and waits until its proxy is ready.
+func join(t *testing.T, server *apisim.Server, identity string, change func(*proxy.Config)) *member {
+	c := replica.Config{
+		Namespace: "default", Ring: "r", Identity: identity, Mapper: mapper(),
+		Resources: []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}},
+	}
+	r, err := replica.New(server.Client(identity).Config(), c)
+	require.NoError(t, err)
+	config := proxy.Config{
+		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity, Resources: c.Resources,
+	}
+	if change != nil {
+		change(&config)
+	}
+	p, err := proxy.New(config)
+	require.NoError(t, err)
+	program := &rest.Config{Host: "http://proxy.invalid", Transport: handled{p}, QPS: -1}
+	m := &member{Replica: r, ended: make(chan error, 1)}
+	m.client, err = kubernetes.NewForConfig(program)
+	require.NoError(t, err)
+	var ctx context.Context
+	ctx, m.end = context.WithCancel(t.Context())
+	ready := make(chan struct{})
+	go func() {
+		m.ended <- r.Run(ctx, func(ctx context.Context) error { return p.Run(ctx, func() { close(ready) }) }, nil)
+	}()
+	<-ready
+	return m
+}
+
+// leave ends a member.
+func (m *member) leave(t *testing.T) {
+	m.end()
+	assert.NoError(t, <-m.ended)
+}
+
+func (m *member) names(t *testing.T) []string {
+	list, err := m.client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	var names []string
+	for _, item := range list.Items {
+		assert.Empty(t, item.Labels, "no marks")
+		assert.Empty(t, item.Annotations, "no marks")
+		names = append(names, item.Name)
+	}
+	return names
+}
+
+// settle waits until objects do not move any more.
+func settle() { time.Sleep(3 * time.Minute) }
+
+func TestTwoProgramsShareTheObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		admin, err := kubernetes.NewForConfig(server.Client("admin").Config())
+		require.NoError(t, err)
+		ctx := t.Context()
+		all := map[string]bool{}
+		for i := range 40 {
+			name := "m" + strconv.Itoa(i)
+			all[name] = true
+			_, err := admin.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		a, b := join(t, server, "a", nil), join(t, server, "b", nil)
+		defer a.leave(t)
+		defer b.leave(t)
+		settle()
+		ofA, ofB := a.names(t), b.names(t)
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Concat(ofA, ofB))
+		require.NotEmpty(t, ofA)
+		require.NotEmpty(t, ofB)
+
+		mine, others := ofA[0], ofB[0]
+		maps := a.client.CoreV1().ConfigMaps("default")
+		m, err := maps.Get(ctx, others, metav1.GetOptions{})
+		require.NoError(t, err, "a single object is read as it is")
+		m.Data = map[string]string{"k": "v"}
+		_, err = maps.Update(ctx, m, metav1.UpdateOptions{})
+		assert.True(t, apierrors.IsConflict(err), err)
+		assert.ErrorContains(t, err, "it is with b")
+		_, err = maps.Patch(ctx, others, types.MergePatchType, []byte(`{"data":{"k":"v"}}`), metav1.PatchOptions{})
+		assert.True(t, apierrors.IsConflict(err), err)
+		assert.True(t, apierrors.IsConflict(maps.Delete(ctx, others, metav1.DeleteOptions{})))
+
+		// An update of a reconciler that builds all metadata from nothing, and one that copies nothing.
+		m, err = maps.Update(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: mine, Labels: map[string]string{"app": "x"}}, Data: map[string]string{"k": "v"},
+		}, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, map[string]string{"app": "x"}, m.Labels)
+		assert.Empty(t, m.Annotations)
+		stored, err := admin.CoreV1().ConfigMaps("default").Get(ctx, mine, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "a", stored.Labels[api.ShardLabel("r")])
+		assert.NotEmpty(t, stored.Annotations, "the record is kept")
+		assert.Equal(t, "x", stored.Labels["app"])
+		assert.Equal(t, "v", stored.Data["k"])
+
+		_, err = maps.Patch(ctx, mine, types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/metadata/labels","value":{"app":"y"}}]`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		stored, err = admin.CoreV1().ConfigMaps("default").Get(ctx, mine, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "a", stored.Labels[api.ShardLabel("r")])
+		assert.Equal(t, "y", stored.Labels["app"])
+		assert.NoError(t, maps.Delete(ctx, mine, metav1.DeleteOptions{}))
+	})
+}
+
+func TestChildrenAreStampedAndFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		ctx := t.Context()
+		a := join(t, server, "a", nil)
+		defer a.leave(t)
+		root, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "root"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		settle()
+		secrets := a.client.CoreV1().Secrets("default")
+		owner := *metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		made, err := secrets.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "child", OwnerReferences: []metav1.OwnerReference{owner}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, made.Labels)
+		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}, metav1.CreateOptions{})
+		require.NoError(t, err, "not the ring's")
+		list, err := secrets.List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		var names []string
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+		}
+		assert.ElementsMatch(t, []string{"child"}, names, "visible at once, because it is stamped")
+		_, err = secrets.Patch(ctx, "alone", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+			metav1.PatchOptions{})
+		require.NoError(t, err)
+
+		b := join(t, server, "b", nil)
+		a.leave(t)
+		a.ended <- nil // for the deferred leave
+		settle()
+		assert.Equal(t, []string{"root"}, b.names(t))
+		_, err = b.client.CoreV1().Secrets("default").Patch(ctx, "child", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		assert.NoError(t, err)
+		b.leave(t)
+	})
+}
+
+func TestItsOwnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		ctx := t.Context()
+		own := func(c *proxy.Config) { c.OwnElection = types.NamespacedName{Namespace: "default", Name: "program"} }
+		a, b := join(t, server, "a", own), join(t, server, "b", own)
+		defer a.leave(t)
+		defer b.leave(t)
+		for _, m := range []*member{a, b} {
+			leases := m.client.CoordinationV1().Leases("default")
+			_, err := leases.Get(ctx, "program", metav1.GetOptions{})
+			assert.True(t, apierrors.IsNotFound(err), err)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "program"}}
+			made, err := leases.Create(ctx, lease, metav1.CreateOptions{})
+			require.NoError(t, err, "each has its own")
+			assert.Equal(t, "program", made.Name)
+			made, err = leases.Update(ctx, made, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, "program", made.Name)
+			list, err := leases.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=program"})
+			require.NoError(t, err)
+			require.Len(t, list.Items, 1)
+			assert.Equal(t, "program", list.Items[0].Name)
+		}
+	})
+}
+
+func TestWatchesShowOnlyOwnObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		ctx := t.Context()
+		a := join(t, server, "a", nil)
+		w, err := a.client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		_, err = a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		event := <-w.ResultChan()
+		assert.EqualValues(t, "ADDED", event.Type)
+		assert.Equal(t, "x", event.Object.(*corev1.ConfigMap).Name)
+		assert.Empty(t, event.Object.(*corev1.ConfigMap).Labels)
+		b := join(t, server, "b", nil)
+		a.end()
+		w.Stop() // as its process ends
+		assert.NoError(t, <-a.ended)
+		settle()
+		assert.Equal(t, []string{"x"}, b.names(t))
+		b.leave(t)
+	})
+}

@@ -1,0 +1,257 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/shard"
+)
+
+// do sends a write to an existing object within Shard.Do.
+func (p *Proxy) do(w http.ResponseWriter, r *http.Request, e *exchange) {
+	data, ok := p.body(w, r, e)
+	if !ok {
+		return
+	}
+	o := p.cached(e.q)
+	if o == nil {
+		var err error
+		switch o, err = p.live(r.Context(), e.q); {
+		case apierrors.IsNotFound(err) && isApply(r):
+			p.create(w, r, e, data)
+			return
+		case err != nil:
+			p.failed(w, e, err)
+			return
+		}
+	}
+	if e.role == child && !p.follows(e.q, o) {
+		p.reverse.ServeHTTP(w, withBody(r, data))
+		return
+	}
+	p.within(w, r, e, o, func(r *http.Request, current objectMeta) (*http.Request, bool, error) {
+		return p.kept(r, e, data, current)
+	})
+}
+
+// follows reports whether a child is the ring's: it has an owner that is.
+func (p *Proxy) follows(q request, o *metav1.PartialObjectMetadata) bool {
+	return p.config.Shard.Stamp(p.typed(q, o.DeepCopy())) == nil
+}
+
+// typed sets the kind of an object, which decoded metadata lacks or has as PartialObjectMetadata.
+func (p *Proxy) typed(q request, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	o.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
+	return o
+}
+
+// stamp sends the creation of a child within Shard.Do for its root.
+func (p *Proxy) stamp(w http.ResponseWriter, r *http.Request, e *exchange) {
+	if data, ok := p.body(w, r, e); ok {
+		p.create(w, r, e, data)
+	}
+}
+
+// create sends a creation, or an apply that creates.
+func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data []byte) {
+	var child *metav1.PartialObjectMetadata
+	stamped, err := p.editRequest(r, data, func(m *objectMeta) error {
+		keep(m, objectMeta{}) // marks that were copied
+		if e.role == root {
+			return nil
+		}
+		o := p.typed(e.q, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.q.namespace, Name: m.name, Labels: withoutNil(m.labels), OwnerReferences: m.owners,
+		}})
+		if p.config.Shard.Stamp(o) != nil {
+			return nil
+		}
+		m.labels = o.Labels
+		child = o.DeepCopy()
+		delete(child.Labels, api.ShardLabel(p.config.Ring)) // as long as it does not exist, no cache shows it
+		return nil
+	})
+	switch {
+	case err != nil:
+		p.invalid(w, e, err)
+	case child == nil: // a root, or not the ring's
+		p.reverse.ServeHTTP(w, withBody(r, stamped))
+	default:
+		p.within(w, r, e, child, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
+			return withBody(r, stamped), false, nil
+		})
+	}
+}
+
+// attempts bounds how often a write that names no version is sent, each time with the marks of the
+// present one.
+const attempts = 5
+
+// within sends a write within Shard.Do, and answers with why it may not be sent. prepare makes the
+// request from the object's metadata; pinned means that the request names the version of that
+// metadata although the program's does not.
+func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *metav1.PartialObjectMetadata,
+	prepare func(r *http.Request, current objectMeta) (_ *http.Request, pinned bool, err error),
+) {
+	result, admitted := newBuffered(), false
+	err := p.config.Shard.Do(r.Context(), p.typed(e.q, o), func(ctx context.Context) error {
+		admitted = true
+		current := metadataOf(o)
+		for attempt := 1; ; attempt++ {
+			prepared, pinned, err := prepare(r.WithContext(ctx), current)
+			if errors.Is(err, errStale) && attempt < attempts {
+				o, err := p.live(ctx, e.q)
+				if err != nil {
+					p.failed(result, e, err)
+					return nil
+				}
+				current = metadataOf(o)
+				continue
+			}
+			if err != nil {
+				p.invalid(result, e, err)
+				return nil
+			}
+			result = newBuffered()
+			p.reverse.ServeHTTP(result, prepared)
+			if !pinned || attempt == attempts ||
+				result.code != http.StatusConflict && result.code != http.StatusUnprocessableEntity {
+				return nil
+			}
+			o, err := p.live(ctx, e.q)
+			if err != nil {
+				return nil // the program gets the conflict
+			}
+			current = metadataOf(o)
+		}
+	})
+	if admitted {
+		result.sendTo(w)
+		return
+	}
+	p.refused(w, e, o, err)
+}
+
+// errStale means that the marks for a request must be those of another version.
+var errStale = errors.New("the metadata is of another version")
+
+// kept returns a write that leaves the marks of the object as they are.
+func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMeta) (
+	_ *http.Request, pinned bool, err error,
+) {
+	if len(data) == 0 || e.q.subresource == "scale" || e.q.verb == "delete" || e.q.verb == "create" {
+		return withBody(r, data), false, nil
+	}
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case e.q.verb == "update":
+		data, err = p.editRequest(r, data, func(m *objectMeta) error {
+			switch m.resourceVersion {
+			case "":
+				m.resourceVersion, pinned = current.resourceVersion, true
+			case current.resourceVersion:
+			default:
+				return errStale
+			}
+			keep(m, current)
+			return nil
+		})
+	case isApply(r):
+		data, err = p.editRequest(r, data, func(m *objectMeta) error {
+			keep(m, objectMeta{})
+			if e.role == child {
+				m.labels = withoutNil(m.labels)
+				m.labels[api.ShardLabel(p.config.Ring)] = p.config.Identity
+			}
+			return nil
+		})
+	case types.PatchType(media) == types.JSONPatchType:
+		data, pinned, err = keepInJSONPatch(data, current)
+	default:
+		data, pinned, err = keepInMergePatch(data, current)
+	}
+	return withBody(r, data), pinned, err
+}
+
+func isApply(r *http.Request) bool {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.Method == http.MethodPatch &&
+		(media == string(types.ApplyYAMLPatchType) || media == string(types.ApplyCBORPatchType))
+}
+
+// editRequest edits the object in the body of a request.
+func (p *Proxy) editRequest(r *http.Request, data []byte, f editor) ([]byte, error) {
+	contentType := r.Header.Get("Content-Type")
+	if contentType == "" {
+		contentType = "application/json"
+	}
+	c := codecOf(contentType)
+	if c == nil {
+		return nil, errors.New("Content-Type: must be JSON, YAML, CBOR or Kubernetes' Protocol Buffers")
+	}
+	return c.edit(data, f)
+}
+
+// body reads the body of a write, or answers why it cannot.
+func (p *Proxy) body(w http.ResponseWriter, r *http.Request, e *exchange) (data []byte, ok bool) {
+	data, err := readBody(r)
+	switch {
+	case errors.Is(err, errTooLarge):
+		e.end(Invalid)
+		answer(w, failure(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, e.q,
+			"the body must have at most %d bytes, as the API server requires", maxBody))
+	case err != nil:
+		p.invalid(w, e, err)
+	default:
+		return data, true
+	}
+	return nil, false
+}
+
+func (p *Proxy) invalid(w http.ResponseWriter, e *exchange, err error) {
+	e.end(Invalid)
+	answer(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, e.q, "body: %v", err))
+}
+
+// failed answers with the error of a request of the proxy's own.
+func (p *Proxy) failed(w http.ResponseWriter, e *exchange, err error) {
+	e.end(Passed)
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		answer(w, status.Status())
+		return
+	}
+	answer(w, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e.q, "%v", err))
+}
+
+// retryAfter is in seconds.
+const retryAfter = 1
+
+// refused answers why Do did not admit a write: a conflict if the object is another shard's, which a
+// controller takes for a stale copy, or a request to try again.
+func (p *Proxy) refused(w http.ResponseWriter, e *exchange, o *metav1.PartialObjectMetadata, err error) {
+	switch {
+	case errors.Is(err, shard.ErrNotYet):
+		e.end(NotYet)
+		status := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, e.q, "%v", err)
+		status.Details.RetryAfterSeconds = retryAfter
+		answer(w, status)
+	case errors.Is(err, shard.ErrNotMine):
+		e.end(Refused)
+		of := o.GetLabels()[api.ShardLabel(p.config.Ring)]
+		if of == "" {
+			of = "no shard"
+		}
+		answer(w, failure(http.StatusConflict, metav1.StatusReasonConflict, e.q, "%v: it is with %s", err, of))
+	default:
+		e.end(Invalid)
+		answer(w, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, e.q, "%v", err))
+	}
+}
