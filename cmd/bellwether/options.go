@@ -7,9 +7,13 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -26,6 +30,83 @@ type options struct {
 	after      string
 	program    string // the path of arguments[0]
 	arguments  []string
+	ring       ringOptions
+}
+
+// ringOptions are those of a shard. name is empty without --ring.
+type ringOptions struct {
+	name, shard    string
+	resources      []schema.GroupVersionResource
+	children       []schema.GroupVersionResource
+	quiet          time.Duration
+	showMarks      bool
+	ownElection    types.NamespacedName
+	serviceAccount string
+	metrics        string
+}
+
+// resourcesFlag is a list of resources, as <resource>.<version>.<group>.
+type resourcesFlag struct {
+	to *[]schema.GroupVersionResource
+}
+
+func (f resourcesFlag) String() string { return "" }
+
+func (f resourcesFlag) Set(value string) error {
+	parts := strings.SplitN(value, ".", 3)
+	if len(parts) < 2 || slices.Contains(parts[:2], "") {
+		return errors.New("must be <resource>.<version>.<group>, such as deployments.v1.apps or configmaps.v1")
+	}
+	r := schema.GroupVersionResource{Resource: parts[0], Version: parts[1]}
+	if len(parts) == 3 {
+		r.Group = parts[2]
+	}
+	*f.to = append(*f.to, r)
+	return nil
+}
+
+// ringFlags adds the flags of a shard.
+func ringFlags(flags *flag.FlagSet, r *ringOptions) (ownElection *string) {
+	flags.StringVar(&r.name, "ring", "", "`name` of a ring: the program then works on the objects of this shard only")
+	flags.StringVar(&r.shard, "shard", "", "`name` of this shard, the same after a restart (default: the hostname)")
+	flags.Var(resourcesFlag{&r.resources}, "resource",
+		"`resource.version.group` that the ring distributes; may be repeated")
+	flags.Var(resourcesFlag{&r.children}, "children",
+		"`resource.version.group` of what the program makes for such an object, with it as the controller; may be repeated")
+	flags.DurationVar(&r.quiet, "quiet", 2*time.Second,
+		"how `long` to wait, when an object moves to another shard, after its last write here")
+	flags.BoolVar(&r.showMarks, "show-marks", false, "let the program read the ring's labels and annotations")
+	ownElection = flags.String("own-election", "",
+		"`namespace/name` of the Lease of the program's own leader election: every shard then leads")
+	flags.StringVar(&r.serviceAccount, "service-account", "", "`directory` for token, ca.crt and namespace, for "+
+		"programs that know only /var/run/secrets/kubernetes.io/serviceaccount")
+	return ownElection
+}
+
+func (r *ringOptions) validate(lease, ownElection string) (errs []error) {
+	if r.name == "" {
+		if len(r.resources)+len(r.children) > 0 || ownElection != "" {
+			errs = append(errs, errors.New("--ring: must be set with --resource, --children or --own-election"))
+		}
+		return errs
+	}
+	if lease != "" {
+		errs = append(errs, fmt.Errorf("--ring: must not be set with --lease (got %q and %q)", r.name, lease))
+	}
+	if len(r.resources) == 0 {
+		errs = append(errs, errors.New("--resource: must be set with --ring"))
+	}
+	if r.quiet < 0 {
+		errs = append(errs, fmt.Errorf("--quiet: must not be negative (got %v)", r.quiet))
+	}
+	if ownElection != "" {
+		namespace, name, ok := strings.Cut(ownElection, "/")
+		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+			errs = append(errs, fmt.Errorf("--own-election: must be namespace/name (got %q)", ownElection))
+		}
+		r.ownElection = types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	return errs
 }
 
 // parse returns the options, or an error that names the flag, the value and the rule. On request it
@@ -57,7 +138,12 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	flags.StringVar(&o.after, "after", "",
 		"`command` for sh -c that clears what the program has left on this host. It runs before bellwether contends "+
 			"for the Lease, and after each end of the program, before the Lease is released. It has --duration")
-	flags.VisitAll(func(f *flag.Flag) { f.Value = &once{Value: f.Value} })
+	ownElection := ringFlags(flags, &o.ring)
+	flags.VisitAll(func(f *flag.Flag) {
+		if _, many := f.Value.(resourcesFlag); !many {
+			f.Value = &once{Value: f.Value}
+		}
+	})
 	if err := flags.Parse(arguments); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, _ = fmt.Fprint(help, "usage: "+usage+"\n\nRuns the program while this process holds the Lease.\n\n")
@@ -68,8 +154,9 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	}
 	o.arguments = flags.Args()
 	var errs []error
-	if o.election.Name == "" {
-		errs = append(errs, errors.New("--lease: must name a Lease (got \"\")"))
+	errs = append(errs, o.ring.validate(o.election.Name, *ownElection)...)
+	if o.election.Name == "" && o.ring.name == "" {
+		errs = append(errs, errors.New("--lease: must name a Lease, or --ring a ring (got \"\")"))
 	}
 	if o.grace < 0 {
 		errs = append(errs, fmt.Errorf("--grace: must not be negative (got %v)", o.grace))

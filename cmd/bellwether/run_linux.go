@@ -94,6 +94,13 @@ func (j *job) contend(parent *supervisor.Supervisor) error {
 	if j.processes, err = adopt(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
+	t := lease.Timing{Duration: j.election.LeaseDuration}.WithDefaults()
+	j.margin, j.warning = t.Margin, t.RenewInterval()
+	if j.ring.name != "" {
+		err = j.share(ctx, config, parent)
+		j.codeOfStop(ctx)
+		return err
+	}
 	election := j.election
 	election.Logger, election.KernelDeadline, election.OnLost = j.log, true, j.lost
 	if parent != nil {
@@ -109,21 +116,34 @@ func (j *job) contend(parent *supervisor.Supervisor) error {
 	if j.elector, err = leaderelection.New(leases, election); err != nil {
 		return usageError{err}
 	}
-	if j.probes != "" {
-		at, err := serveProbes(j.probes, j.ready, func() error { return j.elector.Check(nil) })
-		if err != nil {
-			return err
-		}
-		j.log.Info("answering probes", zap.Stringer("address", at))
+	j.remaining, j.check = j.elector.Remaining, func() error { return j.elector.Check(nil) }
+	if err := j.answerProbes(); err != nil {
+		return err
 	}
-	t := lease.Timing{Duration: j.election.LeaseDuration}.WithDefaults()
-	j.margin, j.warning = t.Margin, t.RenewInterval()
 	err = j.elector.Run(ctx, j.run)
+	j.codeOfStop(ctx)
+	return err
+}
+
+// codeOfStop sets the exit code for a stop before the program was started.
+func (j *job) codeOfStop(ctx context.Context) {
 	var end endError
 	if !j.began && errors.As(context.Cause(ctx), &end) {
 		j.code = end.code()
 	}
-	return err
+}
+
+// answerProbes answers a kubelet's probes if that is asked for.
+func (j *job) answerProbes() error {
+	if j.probes == "" {
+		return nil
+	}
+	at, err := serveProbes(j.probes, j.ready, j.check)
+	if err != nil {
+		return err
+	}
+	j.log.Info("answering probes", zap.Stringer("address", at))
+	return nil
 }
 
 // checkKillTimer returns an error if this system refuses one, which no flag could change.
@@ -138,7 +158,9 @@ func checkKillTimer() error {
 // job is the program and what it needs.
 type job struct {
 	options
-	elector   *leaderelection.Elector
+	elector   *leaderelection.Elector // nil for a shard
+	remaining func() time.Duration    // of the term
+	check     func() error            // whether this process is alive
 	processes *children
 	signals   *signals
 	host      *host // nil if there is nothing to clear
@@ -154,14 +176,19 @@ type job struct {
 // errLosing is why a program whose Lease could not be renewed was ended just in time.
 var errLosing = errors.New("the Lease could not be renewed, so the program was ended before the deadline")
 
-// run is one term. When it returns, no process of the program is left, and the host is clear.
+// run is one term of a leader.
 func (j *job) run(ctx context.Context) error {
+	term, _ := leaderelection.TermFrom(ctx)
+	return j.work(ctx, j.environment(term), zap.String("token", term.Token))
+}
+
+// work runs the program. When it returns, no process of the program is left, and the host is clear.
+func (j *job) work(ctx context.Context, environment []string, about zap.Field) error {
 	signals := j.signals.lead()
 	if ctx.Err() != nil {
 		return nil
 	}
-	term, _ := leaderelection.TermFrom(ctx)
-	program, err := j.processes.program(j.program, j.arguments, j.environment(term))
+	program, err := j.processes.program(j.program, j.arguments, environment)
 	if err != nil {
 		j.code, j.began = exitOf(err), true
 		j.host.cleared()
@@ -169,7 +196,7 @@ func (j *job) run(ctx context.Context) error {
 		return nil
 	}
 	j.began = true
-	j.log.Info("the program runs", zap.Int("pid", program.pid), zap.String("token", term.Token))
+	j.log.Info("the program runs", zap.Int("pid", program.pid), about)
 	err = j.attend(ctx, program, signals)
 	close(j.over)
 	killed := j.end()
@@ -195,7 +222,7 @@ func (j *job) attend(ctx context.Context, program child, signals <-chan syscall.
 	left := orphans{j.processes, map[int]bool{}}
 	for {
 		// A stop of this process only delays the warning: at the deadline, it ends with its children.
-		pause := max(j.elector.Remaining()-j.warning, 100*time.Millisecond)
+		pause := max(j.remaining()-j.warning, 100*time.Millisecond)
 		if exit == nil {
 			if left.tell(stop) {
 				return err
@@ -218,7 +245,7 @@ func (j *job) attend(ctx context.Context, program child, signals <-chan syscall.
 		case s := <-signals:
 			j.processes.signal(program, s)
 		case <-time.After(pause):
-			if told != nil && j.elector.Remaining() <= j.warning {
+			if told != nil && j.remaining() <= j.warning {
 				err = errLosing
 				tell(err)
 			}
