@@ -203,6 +203,18 @@ func (p *Proxy) Run(ctx context.Context, ready func()) error {
 	return ctx.Err()
 }
 
+// Objects returns how many objects of each resource of the ring are this shard's, as far as the proxy
+// knows.
+func (p *Proxy) Objects() map[schema.GroupResource]int {
+	counts := map[schema.GroupResource]int{}
+	for resource, caches := range p.caches {
+		for _, each := range caches {
+			counts[resource] += len(each.GetStore().ListKeys())
+		}
+	}
+	return counts
+}
+
 // cached returns the copy of an object that a cache has, or nil.
 func (p *Proxy) cached(q request) *metav1.PartialObjectMetadata {
 	key := cache.ObjectName{Namespace: q.namespace, Name: q.name}.String()
