@@ -134,7 +134,8 @@ func parse(arguments []string, help io.Writer) (options, error) {
 		"`command` for sh -c before each renewal: while it fails, the Lease is not renewed. It has a tenth of "+
 			"--duration")
 	flags.StringVar(&o.probes, "health-address", "",
-		"`address`, such as :8080, at which bellwether answers a kubelet's probes: /readyz and /healthz")
+		"`address`, such as :8080, at which bellwether answers a kubelet's probes, /readyz and /healthz, and "+
+			"with --ring /metrics")
 	flags.StringVar(&o.after, "after", "",
 		"`command` for sh -c that clears what the program has left on this host. It runs before bellwether contends "+
 			"for the Lease, and after each end of the program, before the Lease is released. It has --duration")

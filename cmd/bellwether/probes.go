@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// serveProbes answers kubelets at an address until the process ends: 200, or 503 with the error. It returns
-// the address with its port.
-func serveProbes(address string, ready, live func() error) (net.Addr, error) {
+// serveProbes answers kubelets at an address until the process ends: 200, or 503 with the error. It also answers
+// with metrics, unless they are nil. It returns the address with its port.
+func serveProbes(address string, ready, live func() error, metrics http.Handler) (net.Addr, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--health-address: %w", err)
@@ -24,6 +24,9 @@ func serveProbes(address string, ready, live func() error) (net.Addr, error) {
 			}
 			_, _ = fmt.Fprintln(w, "ok")
 		})
+	}
+	if metrics != nil {
+		probes.Handle("/metrics", metrics)
 	}
 	server := &http.Server{Handler: probes, ReadHeaderTimeout: 10 * time.Second}
 	go func() {

@@ -36,7 +36,7 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	c := replica.Config{
 		Namespace: j.election.Namespace, Ring: ring.name, Identity: ring.shard, PodUID: j.election.PodUID,
 		Resources: resources, Mapper: mapper, LeaseDuration: j.election.LeaseDuration, KernelDeadline: true,
-		Supervisor: parent, OnLost: j.lost, Logger: j.log,
+		Supervisor: parent, OnLost: j.lost, Quiet: ring.quiet, Logger: j.log,
 	}
 	if j.health != "" {
 		c.Healthy = j.healthy
@@ -45,15 +45,18 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	if err != nil {
 		return usageError{err}
 	}
+	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
 		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Ring: ring.name, Resources: resources,
 		Identity: r.Lease.Identity(), ShowMarks: ring.showMarks, OwnElection: ring.ownElection, Logger: j.log,
+		Hooks: proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {
 		return usageError{err}
 	}
+	counts.objects = p.Objects
 	j.check = func() error { return r.Alive(nil) }
-	if err := j.answerProbes(); err != nil {
+	if err := j.answerProbes(counts); err != nil {
 		return err
 	}
 	return r.Run(ctx, func(ctx context.Context) error { return j.serve(ctx, r, p) }, nil)

@@ -117,7 +117,7 @@ func (j *job) contend(parent *supervisor.Supervisor) error {
 		return usageError{err}
 	}
 	j.remaining, j.check = j.elector.Remaining, func() error { return j.elector.Check(nil) }
-	if err := j.answerProbes(); err != nil {
+	if err := j.answerProbes(nil); err != nil {
 		return err
 	}
 	err = j.elector.Run(ctx, j.run)
@@ -133,12 +133,12 @@ func (j *job) codeOfStop(ctx context.Context) {
 	}
 }
 
-// answerProbes answers a kubelet's probes if that is asked for.
-func (j *job) answerProbes() error {
+// answerProbes answers a kubelet's probes, and with metrics, if that is asked for.
+func (j *job) answerProbes(metrics http.Handler) error {
 	if j.probes == "" {
 		return nil
 	}
-	at, err := serveProbes(j.probes, j.ready, j.check)
+	at, err := serveProbes(j.probes, j.ready, j.check, metrics)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 // answer is a Status that the proxy itself gives.
 func answer(w http.ResponseWriter, status metav1.Status) {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.Status = metav1.StatusFailure
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
@@ -23,7 +22,7 @@ func answer(w http.ResponseWriter, status metav1.Status) {
 
 func failure(code int, reason metav1.StatusReason, q request, format string, arguments ...any) metav1.Status {
 	return metav1.Status{
-		Code: int32(code), Reason: reason, Message: "bellwether: " + fmt.Sprintf(format, arguments...),
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "bellwether: " + fmt.Sprintf(format, arguments...),
 		Details: &metav1.StatusDetails{Name: q.name, Group: q.resource.Group, Kind: q.resource.Resource},
 	}
 }

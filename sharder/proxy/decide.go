@@ -23,6 +23,8 @@ const (
 	do
 	// stamp sends the request within Shard.Do, for the root of the child that it creates.
 	stamp
+	// doEach deletes the objects of a collection one by one, each within Shard.Do.
+	doEach
 	// refuse answers that the verb is unknown.
 	refuse
 )
@@ -40,8 +42,10 @@ func decide(q request, r role) action {
 		return pass
 	}
 	switch q.verb {
-	case "list", "watch", "deletecollection":
+	case "list", "watch":
 		return selectOwn
+	case "deletecollection":
+		return doEach
 	case "create":
 		switch {
 		case q.subresource != "": // such as an eviction, of an object that exists

@@ -85,12 +85,18 @@ type operation struct {
 // keepInJSONPatch is keepInMergePatch for a JSON patch, which may set or remove all labels at once: a
 // program that sees no label has to.
 func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, err error) {
-	var patch []operation
+	var patch, kept []operation
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, false, err
 	}
-	changed := false
 	for i, o := range patch {
+		mark := markAt(o.Path)
+		if mark || markAt(o.From) {
+			if mark && o.Op != "move" { // which takes something from where it is
+				continue
+			}
+			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op, o.From, o.Path)
+		}
 		var have map[string]string
 		switch o.Path {
 		case "/metadata/labels":
@@ -100,12 +106,13 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 		case "", "/metadata":
 			return nil, false, fmt.Errorf("operation %d: %s of %q would remove the ring's marks", i, o.Op, o.Path)
 		default:
+			kept = append(kept, o)
 			continue
 		}
 		var value map[string]string
 		switch o.Op {
 		case "remove":
-			patch[i].Op = "replace"
+			o.Op = "replace"
 		case "add", "replace", "test":
 			if err := json.Unmarshal(o.Value, &value); err != nil {
 				return nil, false, fmt.Errorf("operation %d: value: %w", i, err)
@@ -113,14 +120,28 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 		default:
 			return nil, false, fmt.Errorf("operation %d: %s to %s would remove the ring's marks", i, o.Op, o.Path)
 		}
-		patch[i].Value, _ = json.Marshal(withoutNil(withMarksOf(value, have)))
-		changed = true
+		o.Value, _ = json.Marshal(withoutNil(withMarksOf(value, have)))
+		kept, pinned = append(kept, o), true
 	}
-	if !changed {
+	switch {
+	case pinned:
+		version, _ := json.Marshal(current.resourceVersion)
+		kept = slices.Insert(kept, 0, operation{Op: "test", Path: "/metadata/resourceVersion", Value: version})
+	case len(kept) == len(patch):
 		return data, false, nil
+	case len(kept) == 0:
+		kept = []operation{} // encoded as [], not as null
 	}
-	version, _ := json.Marshal(current.resourceVersion)
-	patch = slices.Insert(patch, 0, operation{Op: "test", Path: "/metadata/resourceVersion", Value: version})
-	data, err = json.Marshal(patch)
-	return data, true, err
+	data, err = json.Marshal(kept)
+	return data, pinned, err
+}
+
+// markAt reports whether a JSON Pointer (RFC 6901) is that of a mark.
+func markAt(path string) bool {
+	for _, field := range []string{"/metadata/labels/", "/metadata/annotations/"} {
+		if key, ok := strings.CutPrefix(path, field); ok {
+			return isMark(strings.NewReplacer("~1", "/", "~0", "~").Replace(key))
+		}
+	}
+	return false
 }

@@ -44,6 +44,11 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 		pinned      bool
 	}{
 		{`[{"op":"add","path":"/spec/a","value":1}]`, `[{"op":"add","path":"/spec/a","value":1}]`, false},
+		{
+			`[{"op":"remove","path":"/metadata/labels/shard.bellwether.dev~1r"},{"op":"remove","path":"/spec/a"}]`,
+			`[{"op":"remove","path":"/spec/a"}]`, false,
+		},
+		{`[{"op":"add","path":"/metadata/labels/drain.bellwether.dev~1r","value":"y"}]`, `[]`, false},
 		{`[{"op":"add","path":"/metadata/labels/x","value":"y"}]`, `[{"op":"add","path":"/metadata/labels/x","value":"y"}]`, false},
 		{
 			`[{"op":"add","path":"/metadata/labels","value":{}},{"op":"add","path":"/metadata/labels/x","value":"y"}]`,
@@ -67,6 +72,8 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 	for _, patch := range []string{
 		`{}`, `[{"op":"replace","path":"/metadata","value":{}}]`, `[{"op":"move","from":"/a","path":"/metadata/labels"}]`,
 		`[{"op":"add","path":"/metadata/labels","value":1}]`,
+		`[{"op":"copy","from":"/metadata/labels/shard.bellwether.dev~1r","path":"/metadata/labels/x"}]`,
+		`[{"op":"move","from":"/metadata/labels/x","path":"/metadata/labels/shard.bellwether.dev~1r"}]`,
 	} {
 		_, _, err := keepInJSONPatch([]byte(patch), present)
 		assert.Error(t, err, patch)

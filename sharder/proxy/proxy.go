@@ -245,11 +245,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass:
 		p.reverse.ServeHTTP(w, r)
 	case selectOwn:
-		p.reverse.ServeHTTP(w, withSelector(r, p.own))
+		query := r.URL.Query()
+		query.Set("labelSelector", p.selecting(query))
+		p.reverse.ServeHTTP(w, withQuery(r, query))
 	case do:
 		p.do(w, r, e)
 	case stamp:
 		p.stamp(w, r, e)
+	case doEach:
+		p.doEach(w, r, e)
 	case refuse:
 		e.end(Invalid)
 		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q, "unknown request: %s %s",
@@ -257,13 +261,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// withSelector returns a request whose label selector also has own.
-func withSelector(r *http.Request, own string) *http.Request {
-	query := r.URL.Query()
+// selecting returns the label selector of a program's request and that of the shard's objects, joined.
+func (p *Proxy) selecting(query url.Values) string {
 	if program := query.Get("labelSelector"); program != "" {
-		own = program + "," + own
+		return program + "," + p.own
 	}
-	query.Set("labelSelector", own)
+	return p.own
+}
+
+// withQuery returns a copy of a request with another query.
+func withQuery(r *http.Request, query url.Values) *http.Request {
 	r = r.Clone(r.Context())
 	r.URL.RawQuery = query.Encode()
 	return r
@@ -275,10 +282,11 @@ type exchange struct {
 	q        request
 	role     role
 	began    time.Time
-	sent     time.Time
+	sent     time.Time // to the API server
+	received time.Time // its answer
 	hidden   bool   // the answer must not have marks
 	edit     editor // for the answer, if it is not hide
-	answered bool
+	outcome  Outcome
 }
 
 type exchangeKey struct{}
@@ -287,16 +295,18 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 
 // end reports the outcome, once.
 func (e *exchange) end(outcome Outcome) {
-	if e.answered || e.role == outside {
+	if e.outcome != "" {
 		return
 	}
-	e.answered = true
+	if e.outcome = outcome; e.role == outside {
+		return
+	}
 	if hook := e.proxy.config.Hooks.OnRequest; hook != nil {
-		now, upstream := time.Now(), time.Duration(0)
-		if !e.sent.IsZero() {
-			upstream = now.Sub(e.sent)
+		upstream := time.Duration(0)
+		if !e.received.IsZero() {
+			upstream = e.received.Sub(e.sent)
 		}
-		hook(e.q.resource.GroupResource(), e.q.verb, outcome, now.Sub(e.began), upstream)
+		hook(e.q.resource.GroupResource(), e.q.verb, outcome, time.Since(e.began), upstream)
 	}
 }
 
@@ -316,7 +326,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 // modify hides marks in an answer.
 func (p *Proxy) modify(r *http.Response) error {
 	e := exchangeOf(r.Request)
-	e.end(Passed)
+	defer e.end(Passed)
+	e.received = time.Now()
 	edit := e.edit
 	if edit == nil && e.hidden {
 		edit = hide

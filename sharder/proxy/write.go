@@ -5,10 +5,14 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
@@ -51,6 +55,55 @@ func (p *Proxy) typed(q request, o *metav1.PartialObjectMetadata) *metav1.Partia
 	o.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
 	return o
 }
+
+// doEach deletes the objects of a collection one by one, because the API server would go on with the
+// rest while one of them moves to another shard. What has moved meanwhile is not this shard's.
+func (p *Proxy) doEach(w http.ResponseWriter, r *http.Request, e *exchange) {
+	data, ok := p.body(w, r, e)
+	if !ok {
+		return
+	}
+	query := r.URL.Query()
+	options := metav1.ListOptions{LabelSelector: p.selecting(query), FieldSelector: query.Get("fieldSelector")}
+	for _, selection := range []string{
+		"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch",
+	} {
+		query.Del(selection)
+	}
+	r = withQuery(r, query)
+	objects := p.objects.Resource(e.q.resource).Namespace(e.q.namespace)
+	all := pager.New(func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
+		return objects.List(ctx, page)
+	})
+	var failed *buffered
+	err := all.EachListItem(r.Context(), options, func(item runtime.Object) error {
+		o := item.(*metav1.PartialObjectMetadata)
+		one := &exchange{proxy: p, q: e.q, role: e.role, began: time.Now()}
+		one.q.verb, one.q.name = "delete", o.Name
+		r := r.Clone(context.WithValue(r.Context(), exchangeKey{}, one))
+		r.URL.Path, r.URL.RawPath = strings.TrimSuffix(r.URL.Path, "/")+"/"+o.Name, ""
+		result := newBuffered()
+		p.within(result, r, one, o, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
+			return withBody(r, data), false, nil
+		})
+		if result.code >= http.StatusMultipleChoices && result.code != http.StatusNotFound && one.outcome != Refused {
+			failed = result
+			return errStopped
+		}
+		return nil
+	})
+	switch {
+	case failed != nil:
+		failed.sendTo(w)
+	case err != nil:
+		p.failed(w, e, err)
+	default:
+		answer(w, metav1.Status{Code: http.StatusOK, Status: metav1.StatusSuccess})
+	}
+}
+
+// errStopped ends a loop over a list.
+var errStopped = errors.New("stopped")
 
 // stamp sends the creation of a child within Shard.Do for its root.
 func (p *Proxy) stamp(w http.ResponseWriter, r *http.Request, e *exchange) {

@@ -77,6 +77,9 @@ type Config struct {
 	// AckGrace is how long work may continue on an object that must move to another shard; see
 	// [shard.Config]. Default: 10 s.
 	AckGrace time.Duration
+	// Quiet is how long the shard waits before it lets go of an object on which no work is done any
+	// more; see [shard.Config]. Default: 0.
+	Quiet time.Duration
 	// ScanInterval is how often the sharder scans all objects, and GCPeriod is how long it keeps the
 	// Lease of a dead shard; see [sharder.Config]. Default: 5 min and 1 h.
 	ScanInterval, GCPeriod time.Duration

@@ -123,7 +123,8 @@ func build(config *rest.Config, c Config,
 		c.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))
 	}
 	r.Shard, err = shard.New(mine, c.Mapper, lease, shard.Config{
-		Resources: c.Resources, Scheme: c.Scheme, AckGrace: c.AckGrace, Hooks: c.Hooks.Shard, Logger: c.Logger,
+		Resources: c.Resources, Scheme: c.Scheme, AckGrace: c.AckGrace, Quiet: c.Quiet,
+		Hooks: c.Hooks.Shard, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err

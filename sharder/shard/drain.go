@@ -24,8 +24,8 @@ import (
 var ErrDrained = errors.New("shard: the object is no longer to be this shard's")
 
 const (
-	// requestPoll is how often to check whether an abandoned request can still be carried out,
-	// which no event shows.
+	// requestPoll is how often to check whether an abandoned request can still be carried out, or
+	// [Config].Quiet is over, which no event shows.
 	requestPoll = 250 * time.Millisecond
 	// floorPoll is how often to check whether all caches have passed a floor, because the root's
 	// last event may have come before.
@@ -57,7 +57,8 @@ func (s *Shard) advanceDrain(
 		}
 		h := protocol.Handover{DrainState: known.drainState, Floor: known.floor}
 		if known.drainState == protocol.Closing {
-			h.AtWork, h.Pending = s.tracker.inFlight(at) > 0, s.tracker.pending(at)
+			h.AtWork = s.tracker.inFlight(at) > 0
+			h.Pending = s.tracker.pending(at) || time.Since(known.quietSince) < s.config.Quiet
 			h.Overdue = time.Since(known.since) >= s.config.AckGrace
 		}
 		if root != nil {

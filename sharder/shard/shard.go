@@ -36,6 +36,11 @@ type Config struct {
 	// context ends, and the shard waits for work to return. Default: 10 s.
 	AckGrace time.Duration
 
+	// Quiet is how long the shard waits, after it has admitted no more work on an object and the last
+	// has ended, before it lets go. It is for work that goes on outside of Do, of which the shard sees
+	// only the requests. Default: 0.
+	Quiet time.Duration
+
 	// Concurrency is how many objects of one informer the shard lets go of at a time. A quarter
 	// more, at least one, may be objects whose requests hang. Default: 8.
 	Concurrency int
@@ -224,6 +229,9 @@ func (c Config) validate(n protocol.Keys) []error {
 	errs := protocol.ValidateResources(c.Resources, n)
 	if c.AckGrace < 0 {
 		errs = append(errs, fmt.Errorf("shard: AckGrace: must be positive (got %v)", c.AckGrace))
+	}
+	if c.Quiet < 0 {
+		errs = append(errs, fmt.Errorf("shard: Quiet: must not be negative (got %v)", c.Quiet))
 	}
 	if c.Concurrency < 0 {
 		errs = append(errs, fmt.Errorf("shard: Concurrency: must be positive (got %d)", c.Concurrency))

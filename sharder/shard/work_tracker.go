@@ -27,8 +27,8 @@ type workItem struct {
 type workState struct {
 	at         protocol.Address
 	drainState protocol.DrainState
-	// since is when the root was closed.
-	since time.Time
+	// since is when the root was closed, and quietSince when the last work on it ended after that.
+	since, quietSince time.Time
 	// floor is the version, if any, that a copy must have reached before work may begin, because
 	// the root was this shard's before the acknowledgement as well.
 	floor string
@@ -93,6 +93,7 @@ func (r *workTracker) leave(p *workItem, open bool) (awaited bool) {
 		e.ended = append(e.ended, p)
 		r.late = append(r.late, p)
 	}
+	e.quietSince = time.Now()
 	r.dropIfEmpty(e)
 	return e.drainState == protocol.Closing && len(e.atWork) == 0
 }
@@ -228,7 +229,7 @@ func (r *workTracker) advance(at protocol.Address, to protocol.DrainState, floor
 	e := r.roots[at]
 	e.drainState = to
 	if to == protocol.Closing {
-		e.since = time.Now()
+		e.since, e.quietSince = time.Now(), time.Now()
 	}
 	if floor != "" && protocol.Reaches(floor, e.floor) {
 		e.floor = floor
