@@ -1,10 +1,16 @@
-// Command bellwether brings leader election to any program.
+// Command bellwether brings leader election, or sharding, to any program.
 //
 //	bellwether run --lease my-daemon -- /usr/bin/my-daemon --its=flags
 //
 // It waits until it holds the Lease and then starts the program, which needs no change. When the
 // term ends, the program ends, first by SIGTERM and then by SIGKILL; only afterwards does the next
 // leader start its program.
+//
+// With --ring instead of --lease every replica runs the program, each for its own objects:
+//
+//	bellwether run --ring widgets --resource widgets.v1.example.com --children deployments.v1.apps -- /manager --its=flags
+//
+// See [A shard of a ring].
 //
 // # What happens when
 //
@@ -104,6 +110,25 @@
 //	BELLWETHER_TERM       the number of earlier terms of this Lease (spec.leaseTransitions)
 //	BELLWETHER_TOKEN      a number that grows with each term of this Lease, for fencing: the receiver of the
 //	                      program's writes can refuse a lower one than it has seen
+//
+// # A shard of a ring
+//
+// With --ring, this process is a shard of package sharder, and one of the replicas is also the sharder. The
+// program starts when the shard's term begins and reaches the API server through a proxy in this process
+// (package sharder/proxy), which it finds by KUBECONFIG, by KUBERNETES_SERVICE_HOST and _PORT, and with
+// --service-account by the directory that a kubelet mounts for Pods. What it lists and watches of the
+// resources of --resource and --children are this shard's objects only. What it writes to them is sent only
+// while the object is this shard's: otherwise it is refused as a conflict, or with 429 if the object may be this
+// shard's soon. All other requests pass while the Lease of the shard is held.
+//
+// --children names what the program creates for an object, with that object as the controller. --own-election
+// names the Lease of the program's own leader election, which is then one for each shard; if the program has a
+// flag that turns its election off, use that. --quiet is how long an object rests before another shard gets it.
+//
+// /metrics at --health-address counts the requests for the ring's resources by outcome, and has the latency that
+// the proxy adds and the number of this shard's objects. The program has BELLWETHER_RING and BELLWETHER_SHARD
+// in its environment instead of the variables of a Lease. docs/any-controller.md has guarantees, limits and
+// manifests.
 //
 // # Exit codes
 //

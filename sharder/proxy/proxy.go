@@ -111,12 +111,12 @@ func New(config Config) (*Proxy, error) {
 	if p.upstream, _, err = rest.DefaultServerUrlFor(config.Upstream); err != nil {
 		return nil, fmt.Errorf("proxy: Upstream: %w", err)
 	}
-	transport, err := rest.TransportFor(config.Upstream)
+	upstream, err := newTransport(config.Upstream)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: Upstream: %w", err)
 	}
 	p.reverse = &httputil.ReverseProxy{
-		Transport: transport, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
+		Transport: upstream, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
 		FlushInterval: -1,
 	}
 	for _, r := range config.Resources {
@@ -284,8 +284,8 @@ type exchange struct {
 	began    time.Time
 	sent     time.Time // to the API server
 	received time.Time // its answer
-	hidden   bool   // the answer must not have marks
-	edit     editor // for the answer, if it is not hide
+	hidden   bool      // the answer must not have marks
+	edit     editor    // for the answer, if it is not hide
 	outcome  Outcome
 }
 

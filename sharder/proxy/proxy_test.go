@@ -106,6 +106,7 @@ func (a *answered) Close() error { a.cancel(); return a.PipeReader.Close() }
 // member is a replica with its proxy.
 type member struct {
 	*replica.Replica
+	proxy  *proxy.Proxy
 	client kubernetes.Interface // the program's
 	end    context.CancelFunc
 	ended  chan error
@@ -128,7 +129,7 @@ func join(t *testing.T, server *apisim.Server, identity string, change func(*pro
 	p, err := proxy.New(config)
 	require.NoError(t, err)
 	program := &rest.Config{Host: "http://proxy.invalid", Transport: handled{p}, QPS: -1}
-	m := &member{Replica: r, ended: make(chan error, 1)}
+	m := &member{Replica: r, proxy: p, ended: make(chan error, 1)}
 	m.client, err = kubernetes.NewForConfig(program)
 	require.NoError(t, err)
 	var ctx context.Context
