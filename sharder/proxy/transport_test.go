@@ -18,12 +18,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/proxy"
 )
 
-// echo is an API server with HTTP/2 that upgrades a connection, and then answers with what it gets.
+// echo upgrades a connection, and then answers with what it gets.
 func echo(w http.ResponseWriter, r *http.Request) {
-	if r.Header.Get("Upgrade") == "" {
-		_, _ = io.WriteString(w, r.Proto)
-		return
-	}
 	w.Header().Set("Connection", "Upgrade")
 	w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
 	w.WriteHeader(http.StatusSwitchingProtocols)
@@ -36,11 +32,21 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestConnectionsAreUpgraded(t *testing.T) {
-	upstream := httptest.NewUnstartedServer(http.HandlerFunc(echo))
+	server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			echo(w, r)
+		case r.URL.Path == "/protocol":
+			_, _ = io.WriteString(w, r.Proto)
+		default:
+			server.Handler().ServeHTTP(w, r)
+		}
+	}))
 	upstream.EnableHTTP2 = true
 	upstream.StartTLS()
 	defer upstream.Close()
-	m := join(t, apisim.NewServer(), "a", func(c *proxy.Config) {
+	m := join(t, server, "a", func(c *proxy.Config) {
 		c.Upstream = &rest.Config{
 			Host: upstream.URL, WrapTransport: c.Upstream.WrapTransport,
 			TLSClientConfig: rest.TLSClientConfig{
@@ -52,7 +58,7 @@ func TestConnectionsAreUpgraded(t *testing.T) {
 	front := httptest.NewServer(m.proxy)
 	defer front.Close()
 
-	answer, err := http.Get(front.URL + "/version")
+	answer, err := http.Get(front.URL + "/protocol")
 	require.NoError(t, err)
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(t, err)
