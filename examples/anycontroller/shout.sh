@@ -3,46 +3,48 @@
 set -u -o pipefail
 resync=${RESYNC:-300} # seconds, after which everything is listed again
 
-# desired makes the ConfigMap of the Greeting that it reads.
-desired() {
+reconcile() { # namespace name greeting
+	if jq --exit-status .metadata.deletionTimestamp <<<"$3" >/dev/null; then
+		return 0 # the garbage collector deletes the ConfigMap
+	fi
 	jq '{apiVersion: "v1", kind: "ConfigMap",
 		metadata: {name: ("shout-" + .metadata.name), namespace: .metadata.namespace, ownerReferences: [
 			{apiVersion, kind, name: .metadata.name, uid: .metadata.uid, controller: true}]},
-		data: {text: (.spec.text | ascii_upcase)}}'
-}
-
-reconcile() { # namespace name
-	local greeting
-	greeting=$(kubectl get greeting "$2" --namespace "$1" --ignore-not-found --output json) || return
-	if [[ -z $greeting ]] || jq --exit-status .metadata.deletionTimestamp <<<"$greeting" >/dev/null; then
-		return 0 # the garbage collector deletes the ConfigMap
-	fi
-	desired <<<"$greeting" |
+		data: {text: (.spec.text | ascii_upcase)}}' <<<"$3" |
 		kubectl apply --server-side --force-conflicts --field-manager shout --validate=false --filename - || return
-	jq '{status: {shout: (.spec.text | ascii_upcase)}}' <<<"$greeting" |
+	if jq --exit-status '.status.shout == (.spec.text | ascii_upcase)' <<<"$3" >/dev/null; then
+		return 0
+	fi
+	jq '{metadata: {resourceVersion: .metadata.resourceVersion}, status: {shout: (.spec.text | ascii_upcase)}}' <<<"$3" |
 		kubectl patch greeting "$2" --namespace "$1" --subresource status --type merge --patch-file /dev/stdin
 }
 
-declare -A due # Greetings to reconcile, as "namespace name", and when
+declare -A cache due # Greetings by namespace and name; when to reconcile them
 while :; do
 	# Everything is listed, and then watched until the connection or the time is over.
-	exec {changes}< <(exec timeout "$resync" kubectl get greetings --all-namespaces --watch \
-		--output 'jsonpath={.metadata.namespace} {.metadata.name}{"\n"}')
+	exec {changes}< <(
+		timeout "$resync" kubectl get greetings --all-namespaces --watch --output-watch-events --output json |
+			jq --unbuffered --raw-output '[.type, (.object.metadata | .namespace, .name), (.object | tojson)] | join(" ")'
+	)
+	cache=() due=()
 	while :; do
-		read -r -t 1 -u "$changes" key
-		ended=$?
-		if ((ended == 0)); then
-			due[$key]=0
+		if read -r -t 0 -u "$changes"; then # there is a line, or the end
+			read -r -u "$changes" event namespace name greeting || break
+			if [[ $event == DELETED ]]; then
+				unset "cache[$namespace $name]" "due[$namespace $name]"
+			else
+				cache[$namespace $name]=$greeting due[$namespace $name]=0
+			fi
+			continue
 		fi
 		for key in "${!due[@]}"; do
 			((due[$key] <= SECONDS)) || continue
-			unset "due[$key]"
+			due[$key]=$((SECONDS + 2)) # after a conflict, too many requests, or without a server
 			# shellcheck disable=SC2086 # two words
-			reconcile $key || due[$key]=$((SECONDS + 2)) # a conflict, too many requests, a server that is away
+			reconcile $key "${cache[$key]}" && unset "due[$key]"
+			continue 2
 		done
-		if ((ended > 0 && ended <= 128)); then # 128 and above: nothing new within a second
-			break
-		fi
+		sleep 0.2
 	done
 	exec {changes}<&-
 	sleep 1
