@@ -130,11 +130,11 @@ func requireWayIn(t testing.TB, d appsv1.Deployment) {
 			assert.NotNil(t, variables[name].ValueFrom.FieldRef)
 		}
 	}
-	init := spec.InitContainers[slices.IndexFunc(spec.InitContainers, func(c corev1.Container) bool {
+	copies := spec.InitContainers[slices.IndexFunc(spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == "bellwether"
 	})]
-	assert.Equal(t, c.Command[0], init.Command[2]+"/bellwether")
-	assert.NotNil(t, volumes[mounts[init.Command[2]]].EmptyDir)
+	assert.Equal(t, c.Command[0], copies.Command[2]+"/bellwether")
+	assert.NotNil(t, volumes[mounts[copies.Command[2]]].EmptyDir)
 	assert.EqualValues(t, 50, *spec.TerminationGracePeriodSeconds)
 }
 
@@ -160,9 +160,9 @@ func requireRing(t testing.TB, b bundle) {
 	assert.True(t, slices.ContainsFunc(all[rbacv1.ClusterRole](t, b, "ClusterRole"), func(r rbacv1.ClusterRole) bool {
 		return r.Name == clusterName
 	}))
-	all := all[rbacv1.ClusterRoleBinding](t, b, "ClusterRoleBinding")
-	i := slices.IndexFunc(all, func(b rbacv1.ClusterRoleBinding) bool { return b.Name == clusterName })
+	clusterBindings := all[rbacv1.ClusterRoleBinding](t, b, "ClusterRoleBinding")
+	i := slices.IndexFunc(clusterBindings, func(b rbacv1.ClusterRoleBinding) bool { return b.Name == clusterName })
 	require.NotEqual(t, -1, i)
-	assert.Equal(t, clusterName, all[i].RoleRef.Name)
-	assert.Equal(t, []rbacv1.Subject{account}, all[i].Subjects)
+	assert.Equal(t, clusterName, clusterBindings[i].RoleRef.Name)
+	assert.Equal(t, []rbacv1.Subject{account}, clusterBindings[i].Subjects)
 }
