@@ -27,6 +27,8 @@ func main() {
 	}
 	switch command {
 	case "run":
+	case "install":
+		os.Exit(runInstall(os.Args[2:]))
 	case "help", "--help", "-help", "-h":
 		fmt.Printf("usage: %s\n\nRuns a program while it holds a Lease. bellwether run --help lists the flags.\n",
 			usage)
