@@ -50,10 +50,12 @@ func (p *Proxy) follows(q request, o *metav1.PartialObjectMetadata) bool {
 	return p.config.Shard.Stamp(p.typed(q, o.DeepCopy())) == nil
 }
 
-// typed sets the kind of an object, which decoded metadata lacks or has as PartialObjectMetadata.
+// typed returns a copy of an object with its kind, which decoded metadata lacks or has as
+// PartialObjectMetadata. o may be that of a cache, which must not change.
 func (p *Proxy) typed(q request, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	o.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
-	return o
+	typed := *o
+	typed.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
+	return &typed
 }
 
 // doEach deletes the objects of a collection one by one, because the API server would go on with the
