@@ -156,7 +156,7 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 	prepare func(r *http.Request, current objectMeta) (_ *http.Request, pinned bool, err error),
 ) {
 	result, admitted := newBuffered(), false
-	err := p.config.Shard.Do(r.Context(), p.typed(e.q, o), func(ctx context.Context) error {
+	work := func(ctx context.Context) error {
 		admitted = true
 		current, isPresent := metadataOf(o), false
 		for attempt := 1; ; attempt++ {
@@ -187,7 +187,16 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 				return nil // the program gets the conflict
 			}
 		}
-	})
+	}
+	err := p.config.Shard.Do(r.Context(), p.typed(e.q, o), work)
+	for attempt := 1; errors.Is(err, shard.ErrNotYet) && attempt < attempts; attempt++ {
+		newer := p.cached(e.q) // o may have changed before Do has looked at it
+		if newer == nil || newer.UID != o.UID || newer.ResourceVersion == o.ResourceVersion {
+			break
+		}
+		o = newer
+		err = p.config.Shard.Do(r.Context(), p.typed(e.q, o), work)
+	}
 	if admitted {
 		result.sendTo(w)
 		return
