@@ -351,7 +351,7 @@ func (p *Proxy) modify(r *http.Response) error {
 // unreachable answers a request that the API server did not answer.
 func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	e := exchangeOf(r)
-	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+	if r.Context().Err() != nil { // err may be its cause
 		e.end(NotYet)
 		answer(w, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e.q,
 			"the request was cut off: %v", context.Cause(r.Context())))
