@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -117,7 +118,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: transport, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
-		FlushInterval: -1,
+		FlushInterval: -1, ErrorLog: log.New(nowhere{}, "", 0),
 	}
 	for _, r := range config.Resources {
 		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {
