@@ -133,6 +133,18 @@ var safeguards = []mutation.Mutation{
 		Old: "return strings.HasPrefix(key, \"$\")", New: "return false", Caught: "TestMergePatchesKeepTheMarks",
 	},
 	{
+		Name: "a directive removes all metadata", File: "patch.go",
+		Old: "	if replaces(meta) {", New: "	if false {", Caught: "TestMergePatchesKeepTheMarks",
+	},
+	{
+		Name: "a directive replaces the object", File: "patch.go",
+		Old: "	if replaces(patch) {", New: "	if false {", Caught: "TestMergePatchesKeepTheMarks",
+	},
+	{
+		Name: "a JSON patch copies all labels", File: "patch.go",
+		Old: "&& holdsMarks(o.From) {", New: "&& false {", Caught: "TestJSONPatchesKeepTheMarks",
+	},
+	{
 		Name: "a child is not stamped", File: "write.go",
 		Old: "		m.labels = o.Labels\n", New: "", Caught: "TestMarksThatAreCopiedAreNotCreated",
 	},
