@@ -93,19 +93,8 @@ var mutations = []struct {
 		"writes to", "TestSimulatedProxies",
 	},
 	{
-		"a request of a program is not one of the work on its object", "proxy/write.go",
-		"			prepared, pinned, err := prepare(r.WithContext(ctx), current)",
-		"			prepared, pinned, err := prepare(r, current)",
-		"writes to", "TestSimulatedProxies",
-	},
-	{
 		"an update without a version restores the marks of an earlier one", "proxy/write.go",
 		"m.resourceVersion, pinned = current.resourceVersion, true", "pinned = true",
-		"changes the marks", "TestSimulatedProxies",
-	},
-	{
-		"an update of a version gets the marks of another", "proxy/write.go",
-		"			default:\n				return errStale", "			default:",
 		"changes the marks", "TestSimulatedProxies",
 	},
 	{

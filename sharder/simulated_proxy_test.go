@@ -59,7 +59,11 @@ func programsWriteToTheirOwn(w *sim.World) sim.Rule {
 	var wrong atomic.Pointer[string]
 	roots := map[types.UID]*apisim.Object{} // as they are
 	w.State.Store("began", time.Now())
-	time.AfterFunc(time.Second, func() { populate(w, rand.New(rand.NewPCG(1, 1))) })
+	r := rand.New(rand.NewPCG(1, 1))
+	time.AfterFunc(time.Second, func() {
+		populate(w, r)
+		distributeAgain(w, r)
+	})
 	w.Server.Observe(func(c apisim.Change) {
 		o := cmp.Or(c.After, c.Before)
 		root := c.Before
@@ -94,6 +98,24 @@ func programsWriteToTheirOwn(w *sim.World) sim.Rule {
 		}
 		return "", ""
 	}
+}
+
+// distributeAgain has another ring move an object every two seconds until the faults are over. Programs must
+// keep its marks as well.
+func distributeAgain(w *sim.World, r *rand.Rand) {
+	began, _ := w.State.Load("began")
+	if time.Since(began.(time.Time)) > sharding().Duration {
+		return
+	}
+	objects := objectsOf(w)
+	if list, err := objects.List(context.Background(), metav1.ListOptions{LabelSelector: "user"}); err == nil {
+		for _, i := range r.Perm(len(list.Items))[:min(1, len(list.Items))] {
+			_, _ = objects.Patch(context.Background(), list.Items[i].Name, types.MergePatchType,
+				fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, api.ShardLabel("another"), r.IntN(1000)),
+				metav1.PatchOptions{})
+		}
+	}
+	time.AfterFunc(2*time.Second, func() { distributeAgain(w, r) })
 }
 
 // byProgram reports whether a change that a replica has made is one of its program. The shard and the sharder
