@@ -226,8 +226,8 @@ type program struct {
 func newProgram(p *sim.Process, client coreclient.CoreV1Interface) *program {
 	return &program{
 		p: p, client: client,
-		roots: cache.NewSharedIndexInformer(shard.ListerWatcher(client.ConfigMaps("ns"), client), &corev1.ConfigMap{}, 0,
-			cache.Indexers{}),
+		roots: cache.NewSharedIndexInformer(shard.ListerWatcher(client.ConfigMaps("ns"), client), &corev1.ConfigMap{},
+			0, cache.Indexers{}),
 		children: cache.NewSharedIndexInformer(shard.ListerWatcher(client.Pods("ns"), client), &corev1.Pod{}, 0,
 			cache.Indexers{}),
 	}
@@ -314,7 +314,8 @@ var (
 		{types.MergePatchType, `{"data":{"by":%q}}`},
 		{types.StrategicMergePatchType, `{"data":{"by":%q}}`},
 		{types.MergePatchType, `{"metadata":{"annotations":null},"data":{"by":%q}}`},
-		{types.MergePatchType, `{"metadata":{"labels":{"` + api.ShardLabel(simulatedRing) + `":null}},"data":{"by":%q}}`},
+		{types.MergePatchType, `{"metadata":{"labels":{"` + api.ShardLabel(simulatedRing) + `":null}},` +
+			`"data":{"by":%q}}`},
 		{types.JSONPatchType, `[{"op":"add","path":"/data","value":{"by":%q}}]`},
 		{types.JSONPatchType, `[{"op":"add","path":"/metadata/labels","value":{"user":""}},` +
 			`{"op":"add","path":"/data","value":{"by":%q}}]`},
@@ -350,12 +351,12 @@ func (g *program) writeToRoot(ctx context.Context, r *rand.Rand, o *corev1.Confi
 		}
 	}
 	data := map[string]string{"by": value}
-	switch n := r.IntN(8); {
-	case n == 0: // all metadata is made from nothing
+	switch r.IntN(8) {
+	case 0: // all metadata is made from nothing
 		return roots.Update(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{"user": ""}}, Data: data,
 		}, metav1.UpdateOptions{})
-	case n == 1:
+	case 1:
 		o = o.DeepCopy()
 		o.Data = data
 		return roots.Update(ctx, o, metav1.UpdateOptions{})
@@ -387,7 +388,8 @@ func (g *program) writeToChild(ctx context.Context, r *rand.Rand, o *corev1.Pod,
 		return nil, children.Delete(ctx, o.Name, metav1.DeleteOptions{})
 	case n < 4: // all metadata is made from nothing
 		return children.Update(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: o.Name, OwnerReferences: o.OwnerReferences, Labels: o.Labels, Annotations: map[string]string{"by": value},
+			Name: o.Name, OwnerReferences: o.OwnerReferences, Labels: o.Labels,
+			Annotations: map[string]string{"by": value},
 		}}, metav1.UpdateOptions{})
 	case n < 7:
 		o = o.DeepCopy()

@@ -126,7 +126,7 @@ func (w *watch) keep(ctx context.Context, query url.Values) {
 			timers = append(timers, time.AfterFunc(limit-lastBookmark, bookmark))
 		}
 	}
-	context.AfterFunc(ctx, func() { w.body.hangUp(ctx.Err()) }) // even after the end, which the client may not have read
+	context.AfterFunc(ctx, func() { w.body.hangUp(ctx.Err()) }) // its end may be unread
 	go func() {
 		<-w.body.ended
 		w.server.mu.Lock()

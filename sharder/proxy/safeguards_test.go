@@ -49,8 +49,9 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a request does not end when its object has to go", File: "write.go",
-		Old: "			prepared, pinned, err := prepare(r.WithContext(ctx), current)",
-		New: "			prepared, pinned, err := prepare(r, current)", Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
+		Old:    "			prepared, pinned, err := prepare(r.WithContext(ctx), current)",
+		New:    "			prepared, pinned, err := prepare(r, current)",
+		Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
 	},
 	{
 		Name: "the program reads the answer in Do", File: "write.go",
@@ -85,8 +86,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a stale update is a bad request", File: "write.go",
-		Old:    "			case errors.Is(err, errStale):\n				p.failed(result, e, conflict(e.q, errStale))",
-		New:    "			case err == nil && isPresent:\n				p.failed(result, e, conflict(e.q, errStale))",
+		Old:    "case errors.Is(err, errStale): p.failed(result, e, conflict(e.q, errStale))",
+		New:    "case err == nil && isPresent:\n				p.failed(result, e, conflict(e.q, errStale))",
 		Caught: "TestAStaleUpdateIsAConflict",
 	},
 	{
@@ -95,7 +96,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a JSON patch restores marks", File: "patch.go",
-		Old:    "kept = slices.Insert(kept, 0, operation{Op: \"test\", Path: \"/metadata/resourceVersion\", Value: version})",
+		Old: "kept = slices.Insert(kept, 0, operation{Op: \"test\", Path: \"/metadata/resourceVersion\", " +
+			"Value: version})",
 		New:    "_ = version",
 		Caught: "TestMarksAreKeptAsTheyAreWhenTheWriteArrives",
 	},
@@ -115,11 +117,12 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a merge patch changes a mark", File: "patch.go",
-		Old: "				if isMark(key) {", New: "				if false {", Caught: "TestMergePatchesKeepTheMarks",
+		Old: "if isMark(key) {", New: "if false {", Caught: "TestMergePatchesKeepTheMarks",
 	},
 	{
 		Name: "a merge patch of no labels removes marks", File: "patch.go",
-		Old: "for key := range api.WithoutMarks(have) {", New: "_ = api.WithoutMarks\n			for key := range have {",
+		Old:    "for key := range api.WithoutMarks(have) {",
+		New:    "_ = api.WithoutMarks\n			for key := range have {",
 		Caught: "TestMergePatchesKeepTheMarks",
 	},
 	{
