@@ -82,6 +82,32 @@ var mutations = []struct {
 		"] = a.families.floor(holding{d.Label, i})", "], _ = \"\", i",
 		"does not see child", "TestSimulatedReplays",
 	},
+	{
+		"a program writes without its shard", "proxy/decide.go",
+		"	}\n	return do\n}", "	}\n	return pass\n}",
+		"writes to|changes the marks", "TestSimulatedProxies",
+	},
+	{
+		"a program creates children without its shard", "proxy/write.go",
+		"	case child == nil:", "	case child == nil || true:",
+		"writes to", "TestSimulatedProxies",
+	},
+	{
+		"an update without a version restores the marks of an earlier one", "proxy/write.go",
+		"m.resourceVersion, pinned = current.resourceVersion, true", "pinned = true",
+		"changes the marks", "TestSimulatedProxies",
+	},
+	{
+		"a JSON patch restores the marks of an earlier version", "proxy/patch.go",
+		"kept = slices.Insert(kept, 0, operation{Op: \"test\", Path: \"/metadata/resourceVersion\", Value: version})",
+		"_ = version",
+		"changes the marks", "TestSimulatedProxies",
+	},
+	{
+		"a program sees the marks in answers to its writes", "proxy/proxy.go",
+		"	return editBody(r, c, edit)", "	return nil",
+		"reads marks", "TestSimulatedProxies",
+	},
 }
 
 // enough is by how many schedules a mutation must be caught. Most are within a hundred. How long they take

@@ -146,19 +146,8 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		if c.Before == nil || c.After == nil || by(c.Before) == by(c.After) {
 			return
 		}
-		var r struct {
-			UID          types.UID
-			Shard, State string
-			Left         []struct{ Shard string } // that have still to acknowledge, before the owner may work
-		}
-		record := c.Before.GetAnnotations()[recordAnnotation]
-		_ = json.Unmarshal([]byte(record), &r)
-		genuine := c.Before.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record),
-			16)
-		writer := struct{ Shard string }{identity(c.Client)}
-		may := r.State == "owned" && r.Shard == writer.Shard || slices.Contains(r.Left, writer)
-		if genuine && r.UID == c.Before.GetUID() && !may {
-			late.Store(new(fmt.Sprintf("%s writes to %s, whose record says %+v", c.Client, r.UID, r)))
+		if wrong := foreign(c.Before, c.Client); wrong != "" {
+			late.Store(&wrong)
 		}
 	})
 	return func(_, other *sim.Process) (violation, excuse string) {
@@ -170,6 +159,25 @@ func noForeignWrites(w *sim.World) sim.Rule {
 		}
 		return birthsOf(w).loss(), ""
 	}
+}
+
+// foreign returns what is wrong with a write to a root, or to a child of it, if the root has a valid record by
+// which the client's shard may not work on it; otherwise it returns an empty string.
+func foreign(root *apisim.Object, client string) string {
+	var r struct {
+		UID          types.UID
+		Shard, State string
+		Left         []struct{ Shard string } // that have still to acknowledge, before the owner may work
+	}
+	record := root.GetAnnotations()[recordAnnotation]
+	_ = json.Unmarshal([]byte(record), &r)
+	genuine := root.GetLabels()[api.SealLabel(simulatedRing)] == strconv.FormatUint(xxhash.Sum64String(record), 16)
+	writer := struct{ Shard string }{identity(client)}
+	may := r.State == "owned" && r.Shard == writer.Shard || slices.Contains(r.Left, writer)
+	if !genuine || r.UID != root.GetUID() || may {
+		return ""
+	}
+	return fmt.Sprintf("%s writes to %s, whose record says %+v", client, r.UID, r)
 }
 
 var recordAnnotation = api.RecordAnnotation(simulatedRing, schema.GroupResource{Resource: "configmaps"})
@@ -260,6 +268,10 @@ func runReplicaOf(ctx context.Context, p *sim.Process, resources []api.Resource,
 type replicaConfig struct {
 	shard, sharder []api.Resource
 	warm           bool
+	// work is what works in each term, until ctx has ended or it returns, instead of controls. upstream is
+	// for its clients.
+	work  func(ctx context.Context, p *sim.Process, worker *shard.Shard, upstream *rest.Config)
+	quiet time.Duration // of the shard
 }
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
@@ -281,7 +293,9 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	own.Timeout = 20 * time.Second // or a controller waits forever for a lost response
 	own.Wrap(lease.WrapTransport)
 	sharders.Wrap(elector.WrapTransport)
-	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{Resources: c.shard}))
+	worker := must(shard.New(metadata.NewForConfigOrDie(own), mapper(), lease, shard.Config{
+		Resources: c.shard, Quiet: c.quiet,
+	}))
 	s := must(sharder.New(clientsFor(sharders), metadata.NewForConfigOrDie(sharders), mapper(),
 		sharder.Config{
 			Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval,
@@ -296,13 +310,19 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 		defer warm.show(ctx)()
 	}
 	err := lease.Run(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
 		var sharding sync.WaitGroup
 		defer sharding.Wait()
+		defer cancel() // work may return early
 		sharding.Go(func() {
 			if err := elector.Run(ctx, s.Run); err != nil && ctx.Err() == nil {
 				p.Fail("sharder: %v", err)
 			}
 		})
+		if c.work != nil {
+			c.work(ctx, p, worker, own)
+			return nil
+		}
 		if warm != nil {
 			warm.run(ctx)
 			return nil

@@ -126,12 +126,9 @@ func (w *watch) keep(ctx context.Context, query url.Values) {
 			timers = append(timers, time.AfterFunc(limit-lastBookmark, bookmark))
 		}
 	}
+	context.AfterFunc(ctx, func() { w.body.hangUp(ctx.Err()) }) // its end may be unread
 	go func() {
-		select {
-		case <-ctx.Done():
-			w.body.hangUp(ctx.Err())
-		case <-w.body.ended:
-		}
+		<-w.body.ended
 		w.server.mu.Lock()
 		defer w.server.mu.Unlock()
 		delete(w.server.watches, w)

@@ -169,6 +169,14 @@ func (p *Process) HasPaused() bool {
 	return p.paused || !p.woken.IsZero()
 }
 
+// HasPausedWithin reports whether the process is stopped, or was at any time in the last d, so that a
+// request that it had checked before may arrive only now.
+func (p *Process) HasPausedWithin(d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused || !p.woken.IsZero() && time.Since(p.woken) <= d
+}
+
 // Alive reports whether the process has not ended; a stopped one has not.
 func (p *Process) Alive() bool {
 	p.mu.Lock()

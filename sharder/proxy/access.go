@@ -58,7 +58,7 @@ func Listen(handler http.Handler) (*Access, error) {
 	return a, nil
 }
 
-// nowhere drops what net/http logs about connections that a program breaks.
+// nowhere drops what net/http logs about connections that a program or the API server breaks.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

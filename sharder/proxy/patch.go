@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,12 +17,18 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, false, err
 	}
+	if replaces(patch) {
+		return nil, false, errors.New("a directive would remove the ring's marks")
+	}
 	raw, ok := patch["metadata"]
 	if !ok {
 		return data, false, nil
 	}
 	if err := json.Unmarshal(raw, &meta); err != nil || meta == nil {
 		return nil, false, fmt.Errorf("metadata: must be an object (got %.40s)", raw)
+	}
+	if replaces(meta) {
+		return nil, false, errors.New("metadata: a directive would remove the ring's marks")
 	}
 	changed := false
 	for field, have := range map[string]map[string]string{"labels": current.labels, "annotations": current.annotations} {
@@ -66,6 +73,11 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 	return data, pinned, err
 }
 
+// replaces reports whether a strategic merge patch has a directive that removes fields that it does not name.
+func replaces(entries fields) bool {
+	return entries["$patch"] != nil || entries["$retainKeys"] != nil
+}
+
 func keysOf(entries fields) []string {
 	var keys []string
 	for key := range entries {
@@ -96,6 +108,9 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 				continue
 			}
 			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op, o.From, o.Path)
+		}
+		if (o.Op == "move" || o.Op == "copy") && holdsMarks(o.From) {
+			return nil, false, fmt.Errorf("operation %d: %s of %q: rings keep their marks", i, o.Op, o.From)
 		}
 		var have map[string]string
 		switch o.Path {
@@ -134,6 +149,11 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 	}
 	data, err = json.Marshal(kept)
 	return data, pinned, err
+}
+
+// holdsMarks reports whether a JSON Pointer is that of something that has marks.
+func holdsMarks(path string) bool {
+	return slices.Contains([]string{"", "/metadata", "/metadata/labels", "/metadata/annotations"}, path)
 }
 
 // markAt reports whether a JSON Pointer (RFC 6901) is that of a mark.

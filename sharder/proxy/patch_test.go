@@ -20,6 +20,10 @@ func TestMergePatchesKeepTheMarks(t *testing.T) {
 		{`{"spec":{"a":null}}`, `{"spec":{"a":null}}`, false},
 		{`{"metadata":{"labels":{"app":"b"}}}`, `{"metadata":{"labels":{"app":"b"}}}`, false},
 		{`{"metadata":{"labels":{"app":"b","shard.bellwether.dev/r":null}}}`, `{"metadata":{"labels":{"app":"b"}}}`, false},
+		{
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}}`, false,
+		},
 		{`{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"app":null},"resourceVersion":"7"}}`, true},
 		{`{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{},"resourceVersion":"7"}}`, true},
 		{`{"metadata":{"labels":null,"resourceVersion":"5"}}`, `{"metadata":{"labels":{"app":null},"resourceVersion":"5"}}`, false},
@@ -31,6 +35,7 @@ func TestMergePatchesKeepTheMarks(t *testing.T) {
 	}
 	for _, patch := range []string{
 		`[]`, `{"metadata":null}`, `{"metadata":{"labels":[]}}`, `{"metadata":{"labels":{"$patch":"replace"}}}`,
+		`{"metadata":{"$patch":"replace","name":"x"}}`, `{"metadata":{"$retainKeys":["name"]}}`, `{"$patch":"replace"}`,
 	} {
 		_, _, err := keepInMergePatch([]byte(patch), present)
 		assert.Error(t, err, patch)
@@ -73,6 +78,8 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 		`{}`, `[{"op":"replace","path":"/metadata","value":{}}]`, `[{"op":"move","from":"/a","path":"/metadata/labels"}]`,
 		`[{"op":"add","path":"/metadata/labels","value":1}]`,
 		`[{"op":"copy","from":"/metadata/labels/shard.bellwether.dev~1r","path":"/metadata/labels/x"}]`,
+		`[{"op":"copy","from":"/metadata/labels","path":"/spec/labels"}]`,
+		`[{"op":"move","from":"/metadata/annotations","path":"/spec/x"}]`,
 		`[{"op":"move","from":"/metadata/labels/x","path":"/metadata/labels/shard.bellwether.dev~1r"}]`,
 	} {
 		_, _, err := keepInJSONPatch([]byte(patch), present)

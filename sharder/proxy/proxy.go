@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -117,7 +118,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: upstream, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
-		FlushInterval: -1,
+		FlushInterval: -1, ErrorLog: log.New(nowhere{}, "", 0),
 	}
 	for _, r := range config.Resources {
 		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {
@@ -351,7 +352,7 @@ func (p *Proxy) modify(r *http.Response) error {
 // unreachable answers a request that the API server did not answer.
 func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	e := exchangeOf(r)
-	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+	if r.Context().Err() != nil { // err may be its cause
 		e.end(NotYet)
 		answer(w, failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, e.q,
 			"the request was cut off: %v", context.Cause(r.Context())))

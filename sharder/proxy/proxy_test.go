@@ -1,11 +1,8 @@
 package proxy_test
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"testing"
@@ -26,6 +23,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/sharder/proxy"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
@@ -42,74 +40,14 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// handled is an http.RoundTripper that calls a handler, as if over a connection without delay.
-type handled struct{ http.Handler }
-
-func (h handled) RoundTrip(r *http.Request) (*http.Response, error) {
-	reader, writer := io.Pipe()
-	a := &answering{header: http.Header{}, body: bufio.NewWriter(writer), begun: make(chan struct{})}
-	ctx, cancel := context.WithCancel(r.Context())
-	in := r.Clone(ctx)
-	in.RequestURI = r.URL.RequestURI()
-	if in.Body == nil {
-		in.Body = http.NoBody
-	}
-	go func() {
-		defer cancel()
-		h.ServeHTTP(a, in)
-		a.WriteHeader(http.StatusOK)
-		_ = a.body.Flush()
-		_ = writer.Close()
-	}()
-	select {
-	case <-a.begun:
-	case <-ctx.Done():
-		cancel()
-		return nil, ctx.Err()
-	}
-	return &http.Response{
-		StatusCode: a.code, Status: strconv.Itoa(a.code), Header: a.sent, Body: &answered{reader, cancel}, Request: r,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
-	}, nil
-}
-
-type answering struct {
-	header, sent http.Header
-	body         *bufio.Writer
-	code         int
-	begun        chan struct{}
-}
-
-func (a *answering) Header() http.Header { return a.header }
-
-func (a *answering) WriteHeader(code int) {
-	if a.code == 0 {
-		a.code, a.sent = code, a.header.Clone()
-		close(a.begun)
-	}
-}
-
-func (a *answering) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(p)
-}
-
-func (a *answering) Flush() { a.WriteHeader(http.StatusOK); _ = a.body.Flush() }
-
-type answered struct {
-	*io.PipeReader
-	cancel context.CancelFunc
-}
-
-func (a *answered) Close() error { a.cancel(); return a.PipeReader.Close() }
-
 // member is a replica with its proxy.
 type member struct {
 	*replica.Replica
-	proxy  *proxy.Proxy
-	client kubernetes.Interface // the program's
-	end    context.CancelFunc
-	ended  chan error
+	connection *apisim.Client
+	proxy      *proxy.Proxy
+	client     kubernetes.Interface // the program's
+	end        context.CancelFunc
+	ended      chan error
 }
 
 // join starts a replica and waits until its proxy is ready.
@@ -118,7 +56,8 @@ func join(t *testing.T, server *apisim.Server, identity string, change func(*pro
 		Namespace: "default", Ring: "r", Identity: identity, Mapper: mapper(),
 		Resources: []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}},
 	}
-	r, err := replica.New(server.Client(identity).Config(), c)
+	connection := server.Client(identity)
+	r, err := replica.New(connection.Config(), c)
 	require.NoError(t, err)
 	config := proxy.Config{
 		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity, Resources: c.Resources,
@@ -128,8 +67,8 @@ func join(t *testing.T, server *apisim.Server, identity string, change func(*pro
 	}
 	p, err := proxy.New(config)
 	require.NoError(t, err)
-	program := &rest.Config{Host: "http://proxy.invalid", Transport: handled{p}, QPS: -1}
-	m := &member{Replica: r, proxy: p, ended: make(chan error, 1)}
+	program := &rest.Config{Host: "http://proxy.invalid", Transport: ringtest.Handled{Handler: p}, QPS: -1}
+	m := &member{Replica: r, connection: connection, proxy: p, ended: make(chan error, 1)}
 	m.client, err = kubernetes.NewForConfig(program)
 	require.NoError(t, err)
 	var ctx context.Context
@@ -153,8 +92,8 @@ func (m *member) names(t *testing.T) []string {
 	require.NoError(t, err)
 	var names []string
 	for _, item := range list.Items {
-		assert.Empty(t, item.Labels, "no marks")
-		assert.Empty(t, item.Annotations, "no marks")
+		assert.Equal(t, api.WithoutMarks(item.Labels), item.Labels)
+		assert.Equal(t, api.WithoutMarks(item.Annotations), item.Annotations)
 		names = append(names, item.Name)
 	}
 	return names

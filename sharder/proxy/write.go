@@ -50,10 +50,12 @@ func (p *Proxy) follows(q request, o *metav1.PartialObjectMetadata) bool {
 	return p.config.Shard.Stamp(p.typed(q, o.DeepCopy())) == nil
 }
 
-// typed sets the kind of an object, which decoded metadata lacks or has as PartialObjectMetadata.
+// typed returns a copy of an object with its kind, which decoded metadata lacks or has as
+// PartialObjectMetadata. o may be that of a cache, which must not change.
 func (p *Proxy) typed(q request, o *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	o.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
-	return o
+	typed := *o
+	typed.SetGroupVersionKind(p.kinds[q.resource.GroupResource()])
+	return &typed
 }
 
 // doEach deletes the objects of a collection one by one, because the API server would go on with the
@@ -154,21 +156,24 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 	prepare func(r *http.Request, current objectMeta) (_ *http.Request, pinned bool, err error),
 ) {
 	result, admitted := newBuffered(), false
-	err := p.config.Shard.Do(r.Context(), p.typed(e.q, o), func(ctx context.Context) error {
+	work := func(ctx context.Context) error {
 		admitted = true
-		current := metadataOf(o)
+		current, isPresent := metadataOf(o), false
 		for attempt := 1; ; attempt++ {
 			prepared, pinned, err := prepare(r.WithContext(ctx), current)
-			if errors.Is(err, errStale) && attempt < attempts {
-				o, err := p.live(ctx, e.q)
-				if err != nil {
+			if errors.Is(err, errStale) && !isPresent {
+				if current, err = p.present(ctx, e.q, o.UID); err != nil {
 					p.failed(result, e, err)
 					return nil
 				}
-				current = metadataOf(o)
-				continue
+				isPresent = true
+				prepared, pinned, err = prepare(r.WithContext(ctx), current)
 			}
-			if err != nil {
+			switch {
+			case errors.Is(err, errStale):
+				p.failed(result, e, conflict(e.q, errStale))
+				return nil
+			case err != nil:
 				p.invalid(result, e, err)
 				return nil
 			}
@@ -178,13 +183,20 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 				result.code != http.StatusConflict && result.code != http.StatusUnprocessableEntity {
 				return nil
 			}
-			o, err := p.live(ctx, e.q)
-			if err != nil {
+			if current, err = p.present(ctx, e.q, o.UID); err != nil {
 				return nil // the program gets the conflict
 			}
-			current = metadataOf(o)
 		}
-	})
+	}
+	err := p.config.Shard.Do(r.Context(), p.typed(e.q, o), work)
+	for attempt := 1; errors.Is(err, shard.ErrNotYet) && attempt < attempts; attempt++ {
+		newer := p.cached(e.q) // o may have changed before Do has looked at it
+		if newer == nil || newer.UID != o.UID || newer.ResourceVersion == o.ResourceVersion {
+			break
+		}
+		o = newer
+		err = p.config.Shard.Do(r.Context(), p.typed(e.q, o), work)
+	}
 	if admitted {
 		result.sendTo(w)
 		return
@@ -192,8 +204,29 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 	p.refused(w, e, o, err)
 }
 
-// errStale means that the marks for a request must be those of another version.
-var errStale = errors.New("the metadata is of another version")
+// errStale means that a write names another version than that of the metadata.
+var errStale = errors.New("the object has been modified; please apply your changes to the latest version and try again")
+
+// errReplaced means that the object that Do has admitted is gone. What has its name now may be another
+// shard's.
+var errReplaced = errors.New("the object has been deleted, and another has its name")
+
+// present reads the metadata of the object with this UID from the API server.
+func (p *Proxy) present(ctx context.Context, q request, uid types.UID) (objectMeta, error) {
+	o, err := p.live(ctx, q)
+	switch {
+	case err != nil:
+		return objectMeta{}, err
+	case o.UID != uid:
+		return objectMeta{}, conflict(q, errReplaced)
+	}
+	return metadataOf(o), nil
+}
+
+// conflict is the error of an API server for a write that must not be carried out.
+func conflict(q request, err error) error {
+	return apierrors.NewConflict(q.resource.GroupResource(), q.name, err)
+}
 
 // kept returns a write that leaves the marks of the object as they are.
 func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMeta) (

@@ -57,6 +57,21 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAnAcknowledgementWaitsForRequestsOfUnknownOutcome",
 	},
 	{
+		Name: "a shard lets go before it has been quiet", File: "drain.go",
+		Old: "s.tracker.pending(at) || time.Since(known.quietSince) < s.config.Quiet", New: "s.tracker.pending(at)",
+		Caught: "TestAShardLetsGoWhenItHasBeenQuiet",
+	},
+	{
+		Name: "a shard is quiet from the last work before the drain on", File: "work_tracker.go",
+		Old: "e.since, e.quietSince = time.Now(), time.Now()", New: "e.since = time.Now()",
+		Caught: "TestAShardLetsGoWhenItHasBeenQuiet",
+	},
+	{
+		Name: "a shard is quiet while there is work", File: "work_tracker.go",
+		Old: "	e.quietSince = time.Now()\n	r.dropIfEmpty(e)", New: "	r.dropIfEmpty(e)",
+		Caught: "TestAShardLetsGoWhenItHasBeenQuiet",
+	},
+	{
 		Name: "the versions of children are not waited for", File: "caches.go",
 		Old: "!known || i.began() != term || !i.complete(floor)", New: "!known || i.began() != term || floor < \"\"",
 		Caught: "TestWorkWaitsForTheCachesOfChildren",

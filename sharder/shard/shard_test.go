@@ -119,6 +119,62 @@ func TestADrainMayBeWithdrawn(t *testing.T) {
 	})
 }
 
+// Work that goes on outside of Do has until then to end.
+func TestAShardLetsGoWhenItHasBeenQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.replica(Config{Quiet: 2 * time.Second}).run(func(r *replica) {
+			w.create("x")
+			w.create("y")
+			x, y := r.assign("x"), r.assign("y")
+			assert.NoError(t, r.do(x), "long before the drain")
+			time.Sleep(time.Minute)
+			end := r.work(y)
+			w.set("x", "a", true, nil)
+			w.set("y", "a", true, nil)
+			time.Sleep(2*time.Second - time.Millisecond)
+			w.drainedStill("x")
+			assert.ErrorIs(t, r.do(x), ErrNotYet)
+			time.Sleep(requestPoll)
+			synctest.Wait()
+			w.acknowledged("x")
+
+			time.Sleep(3 * time.Second)
+			require.NoError(t, end())
+			time.Sleep(2*time.Second - time.Millisecond)
+			w.drainedStill("y")
+			assert.ErrorIs(t, r.do(y), ErrNotYet)
+			time.Sleep(requestPoll)
+			synctest.Wait()
+			w.acknowledged("y")
+			assert.Empty(t, r.remembered())
+		}))
+	})
+}
+
+func TestADrainMayBeWithdrawnWhileTheShardIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		assert.NoError(t, w.replica(Config{Quiet: 5 * time.Second}).run(func(r *replica) {
+			w.create("x")
+			o := r.assign("x")
+			w.set("x", "a", true, nil)
+			time.Sleep(4 * time.Second)
+			assert.ErrorIs(t, r.do(o), ErrNotYet)
+			w.set("x", "a", false, nil)
+			time.Sleep(time.Second) // it polls
+			assert.NoError(t, r.do(r.cached("x")))
+			assert.Empty(t, r.hooks())
+			time.Sleep(time.Minute)
+			w.set("x", "a", true, nil)
+			time.Sleep(4 * time.Second)
+			w.drainedStill("x")
+			time.Sleep(2 * time.Second)
+			w.acknowledged("x")
+		}))
+	})
+}
+
 func TestAProbedShardAcknowledgesWithoutEverWorking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -620,7 +676,8 @@ func TestBadShardConfigsAreRefused(t *testing.T) {
 		assert.ErrorContains(t, err, "shard: client: must not be nil")
 		assert.ErrorContains(t, err, "shard: mapper: must not be nil")
 		assert.ErrorContains(t, err, "shard: lease: must not be nil")
-		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{AckGrace: -1, Concurrency: -1})
+		_, err = New(r.shard.metadata, ringtest.TestMapper(), r.lease, Config{AckGrace: -1, Quiet: -1, Concurrency: -1})
+		assert.ErrorContains(t, err, "shard: Quiet: must not be negative (got -1ns)")
 		assert.ErrorContains(t, err, "shard: AckGrace: must be positive (got -1ns)")
 		assert.ErrorContains(t, err, "shard: Concurrency: must be positive (got -1)")
 		assert.ErrorContains(t, err, "sharder: Resources: must name at least one")
