@@ -15,6 +15,7 @@ func TestDecisions(t *testing.T) {
 		want                     request
 		forRoot, forChild, else_ action
 	}{
+		{"GET", "/api/v1/pods?watch=True", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
 		{"GET", "/api/v1/namespaces/ns/pods/p", of("get", "", "pods", "ns", "p", ""), pass, pass, pass},
 		{"GET", "/api/v1/namespaces/ns/pods", of("list", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
 		{"GET", "/api/v1/pods?watch=true", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},

@@ -14,7 +14,7 @@ type election struct {
 	shard string
 }
 
-// concerns reports whether a request may be about the election's object.
+// concerns reports whether a request may be about the election's object, or about others of its kind.
 func (l election) concerns(q request) bool {
 	if l.of.Name == "" || q.namespace != l.of.Namespace {
 		return false
@@ -22,11 +22,13 @@ func (l election) concerns(q request) bool {
 	switch q.resource.GroupResource() {
 	case schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"},
 		schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Resource: "endpoints"}:
-	default:
-		return false
+		return true
 	}
-	return q.name == l.of.Name || q.name == "" && (q.verb == "create" || q.verb == "list" || q.verb == "watch")
+	return false
 }
+
+// byName selects the election's object in lists and watches.
+func (l election) byName() string { return "metadata.name=" + l.of.Name }
 
 // ownName is that of the object for this shard's program.
 func (l election) ownName() string { return l.of.Name + "-" + l.shard }
@@ -41,33 +43,48 @@ func rename(from, to string) editor {
 	}
 }
 
-// elect sends a request about the election's object to the one of this shard.
-func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) {
+// elect sends a request about the election's object to the one of this shard. If it is about other objects, it
+// returns the request that is to be sent for the program.
+func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) (others *http.Request) {
 	l := p.election
-	r = r.Clone(r.Context())
-	if e.q.name != "" {
+	e.edit = rename(l.ownName(), l.of.Name)
+	query := r.URL.Query()
+	var data []byte
+	switch e.q.verb {
+	case "create", "update", "patch":
+		var ok bool
+		if data, ok = p.body(w, r, e); !ok {
+			return nil
+		}
+		r = withBody(r, data)
+	}
+	switch {
+	case e.q.name == l.of.Name:
 		at := strings.LastIndex(r.URL.Path, "/"+l.of.Name)
+		r = r.Clone(r.Context())
 		r.URL.Path = r.URL.Path[:at+1] + l.ownName() + r.URL.Path[at+1+len(l.of.Name):]
 		r.URL.RawPath = ""
-	}
-	query := r.URL.Query()
-	if selector := query.Get("fieldSelector"); selector == "metadata.name="+l.of.Name {
+	case query.Get("fieldSelector") == l.byName():
 		query.Set("fieldSelector", "metadata.name="+l.ownName())
-		r.URL.RawQuery = query.Encode()
+		r = withQuery(r, query)
+	case e.q.verb != "create" || e.q.name != "":
+		return r
 	}
-	e.edit = rename(l.ownName(), l.of.Name)
-	if e.q.verb != "create" && e.q.verb != "update" && !isApply(r) {
-		p.reverse.ServeHTTP(w, r)
-		return
+	if len(data) > 0 && !isJSONPatch(r) {
+		named := false
+		renamed, err := p.editRequest(r, data, func(m *objectMeta) error {
+			named = m.name == l.of.Name
+			return rename(l.of.Name, l.ownName())(m)
+		})
+		switch {
+		case err != nil:
+			p.invalid(w, e, err)
+			return nil
+		case e.q.verb == "create" && !named:
+			return r
+		}
+		r = withBody(r, renamed)
 	}
-	data, ok := p.body(w, r, e)
-	if !ok {
-		return
-	}
-	data, err := p.editRequest(r, data, rename(l.of.Name, l.ownName()))
-	if err != nil {
-		p.invalid(w, e, err)
-		return
-	}
-	p.reverse.ServeHTTP(w, withBody(r, data))
+	p.reverse.ServeHTTP(w, r)
+	return nil
 }

@@ -237,8 +237,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{proxy: p, began: time.Now(), q: parse(r)}
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e))
 	if p.election.concerns(e.q) {
-		p.elect(w, r, e)
-		return
+		if r = p.elect(w, r, e); r == nil {
+			return
+		}
 	}
 	e.role = p.roles[e.q.resource.GroupResource()]
 	e.hidden = e.role != outside && !p.config.ShowMarks && e.q.verb != "connect"
@@ -286,7 +287,7 @@ type exchange struct {
 	sent     time.Time // to the API server
 	received time.Time // its answer
 	hidden   bool      // the answer must not have marks
-	edit     editor    // for the answer, if it is not hide
+	edit     editor    // for the answer, beside hide
 	outcome  Outcome
 }
 
@@ -330,7 +331,10 @@ func (p *Proxy) modify(r *http.Response) error {
 	defer e.end(Passed)
 	e.received = time.Now()
 	edit := e.edit
-	if edit == nil && e.hidden {
+	switch rename := e.edit; {
+	case e.hidden && rename != nil:
+		edit = func(m *objectMeta) error { return errors.Join(rename(m), hide(m)) }
+	case e.hidden:
 		edit = hide
 	}
 	if edit == nil || r.StatusCode == http.StatusSwitchingProtocols || r.Body == nil || r.Body == http.NoBody {

@@ -254,3 +254,36 @@ func TestWatchesShowOnlyOwnObjects(t *testing.T) {
 		b.leave(t)
 	})
 }
+
+func TestOnlyTheObjectOfAnElectionIsTheShardsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		ctx := t.Context()
+		own := func(c *proxy.Config) { c.OwnElection = types.NamespacedName{Namespace: "default", Name: "program"} }
+		a, b := join(t, server, "a", own), join(t, server, "b", own)
+		defer a.leave(t)
+		defer b.leave(t)
+		for _, name := range []string{"c", "d", "e", "f", "g", "h", "i", "j"} {
+			_, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			require.NoError(t, err)
+		}
+		settle()
+		ofA, err := a.client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		ofB, err := b.client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		assert.Len(t, append(ofA.Items, ofB.Items...), 8, "each is with one")
+		assert.NotContains(t, ofA.Items[0].Labels, api.ShardLabel("r"), "marks are hidden")
+
+		_, err = a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "program"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		m, err := a.client.CoreV1().ConfigMaps("default").Patch(ctx, "program", types.MergePatchType,
+			[]byte(`{"metadata":{"name":"program"},"data":{"leader":"a"}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, "program", m.Name)
+		_, err = b.client.CoreV1().ConfigMaps("default").Get(ctx, "program", metav1.GetOptions{})
+		assert.True(t, apierrors.IsNotFound(err), "b has its own: %v", err)
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -65,9 +66,11 @@ func verbOf(r *http.Request, q request, legacyWatch bool) string {
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		watch := r.URL.Query().Get("watch")
+		var watch bool // as an API server reads it
+		given := r.URL.Query()["watch"]
+		_ = runtime.Convert_Slice_string_To_bool(&given, &watch, nil)
 		switch {
-		case legacyWatch || q.name == "" && (watch == "true" || watch == "1"):
+		case legacyWatch || q.name == "" && watch:
 			return "watch"
 		case q.name == "":
 			return "list"

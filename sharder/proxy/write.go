@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -235,7 +236,6 @@ func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMe
 	if len(data) == 0 || e.q.subresource == "scale" || e.q.verb == "delete" || e.q.verb == "create" {
 		return withBody(r, data), false, nil
 	}
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case e.q.verb == "update":
 		data, err = p.editRequest(r, data, func(m *objectMeta) error {
@@ -258,7 +258,7 @@ func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMe
 			}
 			return nil
 		})
-	case types.PatchType(media) == types.JSONPatchType:
+	case isJSONPatch(r):
 		data, pinned, err = keepInJSONPatch(data, current)
 	default:
 		data, pinned, err = keepInMergePatch(data, current)
@@ -267,9 +267,14 @@ func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMe
 }
 
 func isApply(r *http.Request) bool {
+	return isPatch(r, types.ApplyYAMLPatchType, types.ApplyCBORPatchType)
+}
+
+func isJSONPatch(r *http.Request) bool { return isPatch(r, types.JSONPatchType) }
+
+func isPatch(r *http.Request, kinds ...types.PatchType) bool {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return r.Method == http.MethodPatch &&
-		(media == string(types.ApplyYAMLPatchType) || media == string(types.ApplyCBORPatchType))
+	return r.Method == http.MethodPatch && slices.Contains(kinds, types.PatchType(media))
 }
 
 // editRequest edits the object in the body of a request.
