@@ -191,7 +191,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the name of an election is that of all replicas in bodies", File: "election.go",
-		Old: "p.editRequest(r, data, rename(l.of.Name, l.ownName()))", New: "data, error(nil)",
+		Old: "			return rename(l.of.Name, l.ownName())(m)\n", New: "			return nil\n",
 		Caught: "TestItsOwnElection",
 	},
 	{
