@@ -21,7 +21,7 @@ func TestDecisions(t *testing.T) {
 		{"GET", "/api/v1/pods?watch=1&labelSelector=a", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
 		{"GET", "/api/v1/watch/pods", of("watch", "", "pods", "", "", ""), selectOwn, selectOwn, pass},
 		{"GET", "/api/v1/watch/namespaces/ns/pods", of("watch", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
-		{"DELETE", "/api/v1/namespaces/ns/pods", of("deletecollection", "", "pods", "ns", "", ""), selectOwn, selectOwn, pass},
+		{"DELETE", "/api/v1/namespaces/ns/pods", of("deletecollection", "", "pods", "ns", "", ""), doEach, doEach, pass},
 		{"DELETE", "/api/v1/namespaces/ns/pods/p", of("delete", "", "pods", "ns", "p", ""), do, do, pass},
 		{"PUT", "/apis/g/v1/namespaces/ns/things/x", of("update", "g", "things", "ns", "x", ""), do, do, pass},
 		{"PUT", "/apis/g/v1/namespaces/ns/things/x/status", of("update", "g", "things", "ns", "x", "status"), do, do, pass},
