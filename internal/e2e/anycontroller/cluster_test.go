@@ -59,6 +59,7 @@ type cluster struct {
 	judge     *judge
 	replicas  map[string]*replica
 	read      int // lines of the audit log
+	ended     bool
 }
 
 // replica is one process of bellwether, and its program.
@@ -97,6 +98,10 @@ func (c *cluster) end() {
 	for _, r := range c.replicas {
 		_ = r.Kill()
 	}
+	if c.ended {
+		return
+	}
+	c.ended = true
 	assert.Eventually(c.t, func() bool { return len(c.programs("")) == 0 }, time.Minute, poll,
 		"programs outlive their bellwether")
 	//nolint:usetesting // the test's context has ended
