@@ -176,7 +176,8 @@ func parseAudit(line []byte) (AuditEvent, error) {
 		Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name,
 		Code: l.ResponseStatus.Code, Received: l.RequestReceivedTimestamp, At: l.StageTimestamp,
 		RequestURI: l.RequestURI,
-		Kind:       l.Response.Kind, UID: cmp.Or(l.Response.Metadata.UID, l.Response.Details.UID), ResourceVersion: l.Response.Metadata.ResourceVersion,
-		Annotations: l.Response.Metadata.Annotations, Holder: l.Response.Spec.HolderIdentity,
+		Kind:       l.Response.Kind, UID: cmp.Or(l.Response.Metadata.UID, l.Response.Details.UID),
+		ResourceVersion: l.Response.Metadata.ResourceVersion,
+		Annotations:     l.Response.Metadata.Annotations, Holder: l.Response.Spec.HolderIdentity,
 	}, nil
 }

@@ -56,7 +56,8 @@ func PublishedSource(ctx context.Context, module, version string) (string, error
 	}
 	var downloaded struct{ Dir, Error string }
 	if err := json.NewDecoder(strings.NewReader(out)).Decode(&downloaded); err != nil || downloaded.Dir == "" {
-		return "", fmt.Errorf("%w: %s %s: %s", ErrNotPublished, module, version, errors.Join(err, errors.New(downloaded.Error)))
+		return "", fmt.Errorf("%w: %s %s: %w", ErrNotPublished, module, version,
+			errors.Join(err, errors.New(downloaded.Error)))
 	}
 	return downloaded.Dir, nil
 }

@@ -289,10 +289,9 @@ func (c *cluster) until(what string, holds func() string) {
 	}
 }
 
-// judged has the judge judge all that was written, and fails the test for what it has found.
-func (c *cluster) judged() {
+// digest has the judge judge all that was written so far, and returns how many writes those are.
+func (c *cluster) digest() (judged int) {
 	c.t.Helper()
-	total := 0
 	c.until("judged", func() string {
 		events, err := c.cp.Audit()
 		require.NoError(c.t, err)
@@ -300,13 +299,20 @@ func (c *cluster) judged() {
 			c.judge.audit(e)
 		}
 		c.read = len(events)
-		judged, remaining := c.judge.settle()
-		total += judged
+		now, remaining := c.judge.settle()
+		judged += now
 		if len(remaining) > 0 {
 			return fmt.Sprintf("%d writes wait for versions: %+v", len(remaining), remaining[0])
 		}
 		return ""
 	})
+	return judged
+}
+
+// judged fails the test for what the judge finds.
+func (c *cluster) judged() {
+	c.t.Helper()
+	total := c.digest()
 	c.judge.mu.Lock()
 	defer c.judge.mu.Unlock()
 	assert.Empty(c.t, c.judge.breaches, "writes to an object by a replica while another owned it")

@@ -78,7 +78,8 @@ type write struct {
 
 func newJudge(ring string) *judge {
 	return &judge{
-		ring: ring, shards: map[string]string{}, resources: map[schema.GroupResource]bool{}, objects: map[types.UID]*object{}, creates: map[string]int{},
+		ring: ring, shards: map[string]string{}, resources: map[schema.GroupResource]bool{},
+		objects: map[types.UID]*object{}, creates: map[string]int{},
 		refused: map[int]int{}, byShard: map[string]int{},
 	}
 }

@@ -210,3 +210,24 @@ func (c *cluster) createdOnce(resource string, want int) {
 	}
 	assert.Equal(c.t, want, created, "%s that programs have created", resource)
 }
+
+// Programs that reach the API server directly write to each other's objects, and the judge sees it.
+func TestForeignProgramsThatGoAroundTheProxyAreFound(t *testing.T) {
+	s := newSample(t)
+	s.create(0, 10)
+	for _, name := range []string{"a", "b"} {
+		direct, err := s.cp.Kubeconfig(s.cp.User(s.namespace+"-"+name, replicasGroup))
+		require.NoError(t, err)
+		path := s.program.command[len(s.program.command)-1]
+		command := s.program.command
+		s.program.command = []string{path, "-kubeconfig", direct}
+		s.start(name)
+		s.program.command = command
+	}
+	s.among("a", "b")
+	s.reconciled()
+	s.change(2)
+	s.reconciled()
+	s.digest()
+	assert.NotEmpty(t, s.judge.breaches)
+}
