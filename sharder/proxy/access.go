@@ -134,4 +134,3 @@ func (a *Access) WriteServiceAccount(directory, namespace string) error {
 	}
 	return nil
 }
-

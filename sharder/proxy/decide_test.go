@@ -11,8 +11,8 @@ import (
 // What is asked, and what is to be done, for each kind of request about a root, a child and all else.
 func TestDecisions(t *testing.T) {
 	for _, c := range []struct {
-		method, path            string
-		want                    request
+		method, path             string
+		want                     request
 		forRoot, forChild, else_ action
 	}{
 		{"GET", "/api/v1/namespaces/ns/pods/p", of("get", "", "pods", "ns", "p", ""), pass, pass, pass},

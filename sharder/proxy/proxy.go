@@ -284,8 +284,8 @@ type exchange struct {
 	began    time.Time
 	sent     time.Time // to the API server
 	received time.Time // its answer
-	hidden   bool   // the answer must not have marks
-	edit     editor // for the answer, if it is not hide
+	hidden   bool      // the answer must not have marks
+	edit     editor    // for the answer, if it is not hide
 	outcome  Outcome
 }
 

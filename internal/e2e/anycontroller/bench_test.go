@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -265,9 +266,11 @@ func (s stub) fill(n int) {
 	}
 	close(numbers)
 	creating.Wait()
-	s.until("all are with the shard", func() string {
-		if counts := s.shares(); counts["a"] != n {
-			return fmt.Sprint(counts)
+	of := regexp.MustCompile(`bellwether_proxy_objects{resource="secrets"} (\d+)`)
+	s.until("all are with the shard", func() string { // by its metrics: lists of so many would be the load
+		found := of.FindStringSubmatch(s.replicas["a"].metrics())
+		if have, _ := strconv.Atoi(slices.Concat(found, []string{"", ""})[1]); have < n {
+			return fmt.Sprint(found)
 		}
 		return ""
 	})

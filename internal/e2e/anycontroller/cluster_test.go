@@ -119,8 +119,8 @@ func (c *cluster) end() {
 					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 				assert.NoError(c.t, err)
 			}
-			_ = objects.Delete(ctx, o.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 		}
+		_ = objects.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{})
 	}
 }
 

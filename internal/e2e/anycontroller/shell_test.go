@@ -53,7 +53,7 @@ func TestForeignShell(t *testing.T) {
 		},
 		command: []string{"bash", script},
 	})
-	const objects = 12
+	const objects = 6
 	say := func(text string) {
 		for i := range objects {
 			_, err := c.client.Resource(greetings).Namespace(c.namespace).Patch(t.Context(), fmt.Sprintf("g-%02d", i),
