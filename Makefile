@@ -27,7 +27,7 @@ PICTURE ?= $(CURDIR)/$(RESULTS)/sharding.svg
 LAB ?= 1
 export BELLWETHER_LAB = $(LAB)
 
-.PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents deep upgrades count \
+.PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents foreign deep upgrades count \
 	api fix generate suites bench soak chaos demo playground kubectl picture pictures images \
 	controlplane nodes lab release-check release-require golangci-lint gotestsum apidiff
 help: ## list the targets
@@ -165,7 +165,7 @@ e2e-race: gotestsum controlplane ## the same, with the race detector in tests an
 # Usage: $(call endtoend,<name of the result>,<flags>).
 endtoend = (cd internal/e2e && export $(SPARE) && go list $(2) -test -export $(E2E) >/dev/null && \
 	go list $(2) -export ./... >/dev/null) && \
-	$(call gotest,internal/e2e,$(1),$(2) $(if $(SLOW),-p 1 -parallel 4,-p 2 -parallel 6) -skip '^TestUpgrade' $(E2E)) && \
+	$(call gotest,internal/e2e,$(1),$(2) $(if $(SLOW),-p 1 -parallel 4,-p 2 -parallel 6) -skip '^Test(Upgrade|Foreign)' $(E2E)) && \
 	$(call gotest,examples/controllerruntime,$(1)-controllerruntime,$(2) ./e2e)
 
 # Real nodes run alone: dozens of containers that start at once have others lose their Leases.
@@ -174,6 +174,10 @@ realnodes: gotestsum controlplane nodes ## end-to-end tests on nodes with a real
 
 agents: gotestsum controlplane $(if $(filter 0,$(LAB)),,lab) ## end-to-end tests with real fence agents, BMCs and power distribution units
 	@$(call gotest,internal/e2e,agents,-race -p 1 -parallel 6 $(AGENTS))
+
+foreign: gotestsum controlplane ## controllers that others have published, unmodified, behind bellwether run --ring
+	@echo "builds sample-controller and KubeRay's operator once: some 8 minutes on 2 cores; without a network they are NOT TESTED"
+	@export CGO_ENABLED=0 && $(call gotest,internal/e2e,foreign,-p 1 -run '^TestForeign' ./anycontroller)
 
 deep: gotestsum controlplane nodes $(if $(filter 0,$(LAB)),,lab) ## chaos, storms of failures, all images twice, the walkthrough
 	@$(call gotest,internal/e2e,deep,-race -p 1 -parallel 6 $(DEEP))
@@ -197,7 +201,7 @@ bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors a
 	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
 	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 34 minutes; leave the machine alone"
-	@cd internal/e2e && go test -run '^$$' -bench . -skip '$(BENCH_LENGTHY)' -benchtime 1x -timeout 40m -p 1 ./leaderelection ./sharder ./fencing/devices
+	@cd internal/e2e && go test -run '^$$' -bench . -skip '$(BENCH_LENGTHY)' -benchtime 1x -timeout 40m -p 1 ./leaderelection ./sharder ./anycontroller ./fencing/devices
 
 soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long
 	@BELLWETHER_SOAK=$(DURATION) go test -count=1 -timeout 0 -run '^TestSimulated' ./endpoints ./internal/fencing/statemachine ./leaderelection ./leaderforlife ./shardlease ./sharder

@@ -197,6 +197,12 @@ func (o *once) Set(value string) error {
 	return o.Value.Set(value)
 }
 
+// IsBoolFlag has package flag accept a flag without a value, if it may be given so.
+func (o *once) IsBoolFlag() bool {
+	b, ok := o.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
 func (o *once) String() string {
 	if o.Value == nil {
 		return ""

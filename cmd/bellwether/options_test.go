@@ -27,6 +27,13 @@ func TestOptions(t *testing.T) {
 	assert.True(t, strings.HasSuffix(o.program, "/sh"), o.program)
 }
 
+func TestAFlagWithoutAValueNeedsNone(t *testing.T) {
+	o, err := parse(strings.Fields("--ring r --resource secrets.v1 --show-marks -- true"), io.Discard)
+	require.NoError(t, err)
+	assert.True(t, o.ring.showMarks)
+	assert.Equal(t, []string{"true"}, o.arguments)
+}
+
 func TestWrongOptionsAreNamed(t *testing.T) {
 	_, err := parse([]string{"--grace=-1s"}, io.Discard)
 	for _, flag := range []string{"--lease", "--grace", "PROGRAM"} {

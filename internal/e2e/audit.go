@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -57,7 +58,8 @@ type AuditEvent struct {
 	// RequestURI is the path with its query.
 	RequestURI string
 
-	// What follows is of the object in the response, if [Options].AuditPolicy has responses logged.
+	// What follows is of the object in the response, if [Options].AuditPolicy has responses logged. UID
+	// is also that of an object for whose deletion the response is a Status.
 	Kind            string
 	UID             types.UID
 	ResourceVersion string
@@ -104,6 +106,9 @@ type auditLine struct {
 		Spec struct {
 			HolderIdentity string `json:"holderIdentity"`
 		} `json:"spec"`
+		Details struct {
+			UID types.UID `json:"uid"`
+		} `json:"details"`
 	} `json:"responseObject"`
 	RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
 	StageTimestamp           time.Time `json:"stageTimestamp"`
@@ -171,7 +176,8 @@ func parseAudit(line []byte) (AuditEvent, error) {
 		Namespace: l.ObjectRef.Namespace, Name: l.ObjectRef.Name,
 		Code: l.ResponseStatus.Code, Received: l.RequestReceivedTimestamp, At: l.StageTimestamp,
 		RequestURI: l.RequestURI,
-		Kind:       l.Response.Kind, UID: l.Response.Metadata.UID, ResourceVersion: l.Response.Metadata.ResourceVersion,
-		Annotations: l.Response.Metadata.Annotations, Holder: l.Response.Spec.HolderIdentity,
+		Kind:       l.Response.Kind, UID: cmp.Or(l.Response.Metadata.UID, l.Response.Details.UID),
+		ResourceVersion: l.Response.Metadata.ResourceVersion,
+		Annotations:     l.Response.Metadata.Annotations, Holder: l.Response.Spec.HolderIdentity,
 	}, nil
 }

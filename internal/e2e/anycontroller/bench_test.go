@@ -1,0 +1,308 @@
+package anycontroller_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What replicas are for: a controller whose client sends five requests per second, however many objects there
+// are. Measured while each replica has work: between a sixth, when bursts are over, and a half of its objects.
+func BenchmarkReplicas(b *testing.B) {
+	alone := 0.0
+	for _, replicas := range []int{1, 2, 4} {
+		b.Run(strconv.Itoa(replicas), func(b *testing.B) {
+			for b.Loop() {
+				rate := throughput(b, replicas)
+				if replicas == 1 {
+					alone = rate
+				}
+				b.ReportMetric(rate, "objects/s")
+				b.ReportMetric(rate/alone, "x")
+				b.ReportMetric(0, "ns/op")
+			}
+		})
+	}
+}
+
+func throughput(b *testing.B, replicas int) float64 {
+	b.Helper()
+	const each = 80
+	s := newSample(b)
+	defer s.end()
+	start := filepath.Join(b.TempDir(), "start") // of the programs, when each has its share
+	s.program.command = slices.Concat([]string{
+		"/bin/sh", "-c", `while [ ! -e "$0" ]; do sleep 0.1; done; exec "$@"`, start,
+	}, s.program.command)
+	s.create(0, each*replicas)
+	var names []string
+	for i := range replicas {
+		names = append(names, "s"+strconv.Itoa(i))
+		s.start(names[i])
+	}
+	s.among(names...)
+	s.until("programs run", func() string {
+		for _, name := range names {
+			if len(s.programs(name)) == 0 {
+				return name + " does not"
+			}
+		}
+		return ""
+	})
+	require.NoError(b, os.WriteFile(start, nil, 0o600))
+	var times []time.Duration // by how many are done
+	for began := time.Now(); len(times) < each*replicas/2; time.Sleep(poll) {
+		done, _ := s.done()
+		for len(times) < done {
+			times = append(times, time.Since(began))
+		}
+		require.Less(b, time.Since(began), patience, "%d are reconciled", len(times))
+	}
+	from, to := each*replicas/6, each*replicas/2
+	b.Logf("%d replicas: a sixth of the objects after %v, half after %v", replicas, times[from-1].Round(poll),
+		times[to-1].Round(poll))
+	return float64(to-from) / (times[to-1] - times[from-1]).Seconds()
+}
+
+// latencies of requests beside each other.
+type latencies struct{ direct, proxied []time.Duration }
+
+// report reports the medians and the slowest hundredths, and how much the proxy adds to each.
+func (l latencies) report(b *testing.B, what string) {
+	b.Helper()
+	slices.Sort(l.direct)
+	slices.Sort(l.proxied)
+	for _, p := range []int{50, 99} {
+		direct, proxied := l.direct[len(l.direct)*p/100], l.proxied[len(l.proxied)*p/100]
+		b.ReportMetric(direct.Seconds()*1000, fmt.Sprintf("%s-p%d-direct-ms", what, p))
+		b.ReportMetric((proxied-direct).Seconds()*1000, fmt.Sprintf("%s-p%d-added-ms", what, p))
+	}
+}
+
+// What the proxy adds to a get, an update and an event, beside the same without it in the same run.
+func BenchmarkProxy(b *testing.B) {
+	for name, flags := range map[string][]string{"hidden": nil, "shown": {"--show-marks"}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				benchmarkProxy(b, flags)
+				b.ReportMetric(0, "ns/op")
+			}
+		})
+	}
+}
+
+func benchmarkProxy(b *testing.B, flags []string) {
+	b.Helper()
+	const samples = 500
+	s := newStub(b, flags...)
+	defer s.end()
+	proxied := newWire(b, s.access("a"))
+	direct := newWire(b, s.cp.User(s.namespace+"-a", replicasGroup))
+	s.create(2, "a")
+	path := "/api/v1/namespaces/" + s.namespace + "/secrets/root-0"
+
+	var gets, updates latencies
+	get := func(w wire) ([]byte, time.Duration) {
+		began := time.Now()
+		a := w.send("GET", path, "", nil)
+		took := time.Since(began)
+		require.Equal(b, http.StatusOK, a.code, "%s", a.body)
+		return a.body, took
+	}
+	update := func(w wire) time.Duration {
+		body, _ := get(w)
+		var o unstructured.Unstructured
+		require.NoError(b, json.Unmarshal(body, &o.Object))
+		o.SetAnnotations(merged(o.GetAnnotations(), "at", time.Now().String()))
+		body, err := json.Marshal(o.Object)
+		require.NoError(b, err)
+		began := time.Now()
+		a := w.send("PUT", path, "application/json", bytes.NewReader(body))
+		took := time.Since(began)
+		require.Equal(b, http.StatusOK, a.code, "%s", a.body)
+		return took
+	}
+	for range samples {
+		for _, each := range []struct {
+			w    wire
+			gets *[]time.Duration
+			puts *[]time.Duration
+		}{{direct, &gets.direct, &updates.direct}, {proxied, &gets.proxied, &updates.proxied}} {
+			_, took := get(each.w)
+			*each.gets = append(*each.gets, took)
+			*each.puts = append(*each.puts, update(each.w))
+		}
+	}
+	gets.report(b, "get")
+	updates.report(b, "update")
+	s.events(b, direct, proxied, samples)
+}
+
+func merged(have map[string]string, key, value string) map[string]string {
+	if have == nil {
+		have = map[string]string{}
+	}
+	have[key] = value
+	return have
+}
+
+// events measures how much later events come through the proxy.
+func (s stub) events(b *testing.B, direct, proxied wire, samples int) {
+	b.Helper()
+	list, err := s.client.Resource(secrets).Namespace(s.namespace).List(b.Context(), metav1.ListOptions{})
+	require.NoError(b, err)
+	path := "/api/v1/namespaces/" + s.namespace + "/secrets?watch=1&resourceVersion=" + list.GetResourceVersion()
+	arrived := func(w wire) <-chan time.Time {
+		response, err := w.stream(b.Context(), path)
+		require.NoError(b, err)
+		require.Equal(b, http.StatusOK, response.StatusCode)
+		times := make(chan time.Time, samples)
+		go func() {
+			defer response.Body.Close()
+			for lines := bufio.NewScanner(response.Body); len(times) < samples && lines.Scan(); {
+				times <- time.Now()
+			}
+			close(times)
+		}()
+		return times
+	}
+	a, p := arrived(direct), arrived(proxied)
+	var l latencies
+	for i := range samples {
+		began := time.Now()
+		_, err := s.client.Resource(secrets).Namespace(s.namespace).Patch(b.Context(), "root-0", types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"event":"%d"}}}`, i), metav1.PatchOptions{})
+		require.NoError(b, err)
+		l.direct = append(l.direct, (<-a).Sub(began))
+		l.proxied = append(l.proxied, (<-p).Sub(began))
+	}
+	l.report(b, "event")
+}
+
+// Ten thousand watches of one program.
+func BenchmarkWatches(b *testing.B) {
+	for b.Loop() {
+		s := newStub(b)
+		w := newWire(b, s.access("a"))
+		s.create(5, "a")
+		took := s.watches(b, w, "/api/v1/namespaces/"+s.namespace+"/secrets", 10_000)
+		b.ReportMetric(took.Seconds(), "s")
+		b.ReportMetric(float64(s.replicas["a"].peak()), "MiB")
+		b.ReportMetric(0, "ns/op")
+		s.end()
+	}
+}
+
+// What a proxy with 10,000 objects costs while 100 of them change in a second, through it, and the program watches
+// all.
+func BenchmarkLoad(b *testing.B) {
+	const (
+		objects = 10_000
+		rate    = 100
+		length  = 20 * time.Second
+	)
+	for b.Loop() {
+		s := newStub(b)
+		w := newWire(b, s.access("a"))
+		s.fill(objects)
+		r := s.replicas["a"]
+		list := w.send("GET", "/api/v1/namespaces/"+s.namespace+"/secrets?limit=500", "", nil)
+		require.Equal(b, http.StatusOK, list.code)
+		response, err := w.stream(b.Context(), "/api/v1/namespaces/"+s.namespace+"/secrets?watch=1")
+		require.NoError(b, err)
+		go func() {
+			for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			}
+		}()
+		idle := s.costs(r, length/2, 0, w)
+		busy := s.costs(r, length, rate, w)
+		b.ReportMetric(busy*100, "%-of-a-CPU")
+		b.ReportMetric(idle*100, "%-of-a-CPU-idle")
+		b.ReportMetric(float64(r.memory("VmRSS")), "MiB")
+		b.ReportMetric(0, "ns/op")
+		response.Body.Close()
+		s.end()
+	}
+}
+
+// fill creates so many roots, and waits until the only shard has all.
+func (s stub) fill(n int) {
+	s.t.Helper()
+	numbers := make(chan int)
+	var creating sync.WaitGroup
+	for range 8 {
+		creating.Go(func() {
+			for i := range numbers {
+				_, err := s.client.Resource(secrets).Namespace(s.namespace).Create(s.t.Context(), &unstructured.Unstructured{
+					Object: map[string]any{
+						"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "root-" + strconv.Itoa(i)},
+						"stringData": map[string]any{"x": strings.Repeat("x", 1000)},
+					},
+				}, metav1.CreateOptions{})
+				if err != nil {
+					s.t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	creating.Wait()
+	of := regexp.MustCompile(`bellwether_proxy_objects{resource="secrets"} (\d+)`)
+	s.until("all are with the shard", func() string { // by its metrics: lists of so many would be the load
+		found := of.FindStringSubmatch(s.replicas["a"].metrics())
+		if have, _ := strconv.Atoi(slices.Concat(found, []string{"", ""})[1]); have < n {
+			return fmt.Sprint(found)
+		}
+		return ""
+	})
+}
+
+// costs changes so many objects per second through the proxy, and returns which part of a processor
+// bellwether takes meanwhile.
+func (s stub) costs(r *replica, length time.Duration, rate int, w wire) float64 {
+	s.t.Helper()
+	before, began := r.processor(), time.Now()
+	var changing sync.WaitGroup
+	for i := range int(length.Seconds()) * rate {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+		changing.Go(func() {
+			w.send("PATCH", fmt.Sprintf("/api/v1/namespaces/%s/secrets/root-%d", s.namespace, i), string(types.MergePatchType),
+				strings.NewReader(`{"metadata":{"annotations":{"changed":"yes"}}}`))
+		})
+	}
+	changing.Wait()
+	time.Sleep(time.Until(began.Add(length)))
+	return (r.processor() - before).Seconds() / time.Since(began).Seconds()
+}
+
+// processor is the time that bellwether has had of processors.
+func (r *replica) processor() time.Duration {
+	r.cluster.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid()))
+	require.NoError(r.cluster.t, err)
+	words := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, err := strconv.Atoi(words[11])
+	require.NoError(r.cluster.t, err)
+	system, err := strconv.Atoi(words[12])
+	require.NoError(r.cluster.t, err)
+	return time.Duration(user+system) * time.Second / 100 // ticks of 10 ms
+}
