@@ -268,7 +268,7 @@ func (r *Reconciler) readSettings(ctx context.Context) error {
 	defer cancel()
 	at := types.NamespacedName{Namespace: r.config.Namespace, Name: r.config.Settings}
 	m, err := r.client.CoreV1().ConfigMaps(r.config.Namespace).Get(ctx, r.config.Settings, metav1.GetOptions{})
-	if err != nil {
+	if err = kube.Named(m, r.config.Settings, err); err != nil {
 		return configMapKind.failed(ctx, "get", at, err)
 	}
 	d, err := parseSetting(m.Data)

@@ -462,3 +462,12 @@ func (c *clusterState) selected(n *corev1.Node) bool {
 	facts, ok := c.factsOf(n.Name, time.Now())
 	return ok && facts.Selected && !facts.Excluded && !facts.Deleting
 }
+
+func ready(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

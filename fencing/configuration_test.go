@@ -324,3 +324,20 @@ func TestNotReadyForOfTheLimits(t *testing.T) {
 		})
 	}
 }
+
+func TestAConfigurationOfNoNodeIsReported(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		core, logs := observer.New(zapcore.WarnLevel)
+		w.start("a", func(config *fencing.Config) { config.Logger = zap.New(core) })
+		wait(w.ctx, settled)
+		assert.Zero(t, logs.Len(), logs.All())
+
+		w.configure("fence-config-node-n11", map[string]string{"config.properties": settings}) // n1, misspelt
+		wait(w.ctx, time.Hour)
+		said := logs.TakeAll()
+		require.Len(t, said, 1, "once")
+		assert.Equal(t, "a configuration is that of no node", said[0].Message)
+		assert.Equal(t, []any{"fence-config-node-n11: object is the configuration of no node"},
+			said[0].ContextMap()["problems"])
+	})
+}

@@ -70,9 +70,6 @@ func New(kube kubernetes.Interface, dyn dynamic.Interface, c Config) (*Controlle
 	}, nil
 }
 
-// tick is the interval at which the controller checks all nodes.
-const tick = time.Second
-
 // Run fences nodes until ctx ends. It returns when everything that it started has ended; a command
 // to a device may delay that by CommandTimeout. Run it under an elector: elector.Run(ctx,
 // controller.Run). It returns nil when ctx has ended, [ErrOwnHost], [ErrBusy], or an error if the
@@ -329,61 +326,6 @@ func (t *term) carryOut(ctx context.Context, node string) {
 		}
 		f.carryOut(ctx)
 	})
-}
-
-// tasks has the goroutines of a term, among them one for each fence under way.
-type tasks struct {
-	ended sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
-	fences map[string]chan struct{} // under way, by node; each channel makes its fence decide again
-}
-
-// begin runs a function in a goroutine, unless the term is ending.
-func (t *tasks) begin(something func()) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.ended.Go(something)
-	}
-	return !t.closed
-}
-
-// fence runs a fence in a goroutine, unless one of this node is running or the term is ending.
-func (t *tasks) fence(node string, carryOut func(woken <-chan struct{})) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.fences[node] != nil || t.closed {
-		return
-	}
-	woken := make(chan struct{}, 1)
-	t.fences[node] = woken
-	t.ended.Go(func() {
-		carryOut(woken)
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.fences, node)
-	})
-}
-
-// wake makes the fence of a node decide again.
-func (t *tasks) wake(node string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	select {
-	case t.fences[node] <- struct{}{}:
-	default: // it is awake, or there is no fence
-	}
-}
-
-// end cancels all goroutines and waits until they have ended. No other one begins.
-func (t *tasks) end(cancel context.CancelFunc) {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	cancel()
-	t.ended.Wait()
 }
 
 func (t *term) sawNode(object any) {

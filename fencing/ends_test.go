@@ -65,7 +65,7 @@ func TestRecordOfANodeThatWasRemoved(t *testing.T) {
 		w.wired("mark-unschedulable", "n1-off", "", "power_wait=20s\npower_on=never\n")
 		w.pod("db-0", "n1")
 		r := &told{}
-		events := func(c *fencing.Config) { c.Events, c.Logger = r, nil }
+		events := func(c *fencing.Config) { c.Events, c.Logger, c.History = r, nil, 3*time.Hour }
 		a := w.start("a", events)
 		wait(w.ctx, settled)
 		w.lose("n1")
@@ -77,9 +77,9 @@ func TestRecordOfANodeThatWasRemoved(t *testing.T) {
 
 		b := w.start("b", events)
 		defer b.stop()
-		wait(w.ctx, 23*time.Hour)
+		wait(w.ctx, 150*time.Minute)
 		require.NotNil(t, w.fence("n1"))
-		wait(w.ctx, 2*time.Hour)
+		wait(w.ctx, time.Hour)
 		require.Nil(t, w.fence("n1"))
 		assert.Zero(t, r.count("Warning GivenUp"))
 

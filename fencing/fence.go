@@ -309,15 +309,6 @@ func (f *fence) pause(ctx context.Context, d time.Duration) (changed bool) {
 	return false
 }
 
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
 // look reads the node, its Lease and the record concurrently, because what they prove is valid for
 // only a second.
 func (f *fence) look(ctx context.Context) error {

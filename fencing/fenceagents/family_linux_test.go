@@ -130,8 +130,10 @@ func TestWhatCannotBeFoundIsReportedAfterTheEndOfTheContextToo(t *testing.T) {
 func kill(t *testing.T, orphan int) {
 	t.Helper()
 	require.NoError(t, unix.Kill(orphan, unix.SIGKILL))
-	_, err := unix.Wait4(orphan, nil, 0, nil)
-	require.NoError(t, err)
+	require.Eventually(t, func() bool { // it is the tests' own when its parent has ended
+		reaped, err := unix.Wait4(orphan, nil, unix.WNOHANG, nil)
+		return reaped == orphan && err == nil
+	}, patience, time.Millisecond)
 }
 
 func TestFloodsEndWithTheTimeout(t *testing.T) {

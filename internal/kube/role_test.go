@@ -181,7 +181,7 @@ func TestRoleThatCannotAskSaysSoOnlyInDebugLines(t *testing.T) {
 
 	end()
 	assert.False(t, role.Review(program))
-	assert.Zero(t, logs.Len(), "a program that ends has asked in vain")
+	assert.Zero(t, logs.Len(), "a program that ends needs no answer")
 }
 
 // What is joined is said when all of it is: something else must not be lost.

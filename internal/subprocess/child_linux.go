@@ -24,14 +24,15 @@ type Child struct {
 	output *bufio.Reader
 	file   *os.File // behind output
 	theirs []*os.File
+	cancel context.CancelFunc // kills it
 }
 
 // New returns a Child that is not started yet.
 func New(t *testing.T, program string) *Child {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	c := &Child{Cmd: exec.CommandContext(ctx, "/proc/self/exe"), t: t}
+	c := &Child{Cmd: exec.CommandContext(ctx, "/proc/self/exe"), t: t, cancel: cancel}
 	c.Env = append(os.Environ(), programEnv+"="+program,
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // or the race detector delays every end by a second
 	stdin, input := c.pipe()
@@ -39,8 +40,6 @@ func New(t *testing.T, program string) *Child {
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stdout
 	c.input, c.file, c.output = input, output, bufio.NewReader(output)
 	c.theirs = []*os.File{stdin, stdout}
-	// Another process may have inherited its other end.
-	require.NoError(t, output.SetReadDeadline(time.Now().Add(limit)))
 	return c
 }
 
@@ -77,6 +76,11 @@ func (c *Child) StartPrivileged() *Child {
 }
 
 func (c *Child) started() {
+	c.t.Helper()
+	overdue := time.AfterFunc(limit, c.cancel)
+	c.t.Cleanup(func() { overdue.Stop() })
+	// Another process may have inherited the other end of its output.
+	require.NoError(c.t, c.file.SetReadDeadline(time.Now().Add(limit)))
 	for _, f := range c.theirs {
 		_ = f.Close()
 	}

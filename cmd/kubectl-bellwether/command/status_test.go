@@ -136,7 +136,8 @@ func TestMissingRightsAreNamedTogether(t *testing.T) {
 			},
 			"plan checksums --resource configmap --without a": {
 				[]string{"list leases", "list configmaps"},
-				[]string{"list on resource leases", "list on resource configmaps"}, "",
+				[]string{"list on resource leases", "list on resource configmaps"},
+				"",
 			},
 			"explain configmap/x0": {
 				[]string{"get configmaps", "list leases"},

@@ -156,9 +156,18 @@ func (c *cluster) listed() []string {
 // patchData merges into the data of a ConfigMap.
 func (c *cluster) patchData(name, data string) {
 	c.t.Helper()
-	_, err := c.client.CoreV1().ConfigMaps(c.namespace).
-		Patch(c.t.Context(), name, types.MergePatchType, []byte(`{"data":`+data+`}`), metav1.PatchOptions{})
-	require.NoError(c.t, err)
+	c.patch(name, `{"data":`+data+`}`)
+}
+
+// patch repeats a write that the API server gives up: of a large object, instances write new versions
+// faster than it merges one.
+func (c *cluster) patch(name, body string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		_, err := c.client.CoreV1().ConfigMaps(c.namespace).
+			Patch(c.t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err == nil
+	}, patience, poll, "cannot write %s", body)
 }
 
 func (c *cluster) createConfigMap(name string, data map[string]string) {

@@ -2,7 +2,7 @@ package endpoints_test
 
 import (
 	"context"
-	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/bellwether-k8s/bellwether/endpoints"
@@ -322,9 +323,17 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 			`"updateTimestamp":"2026-11-21T10:07:30Z"}`
 	}
 	c.createConfigMap("web-endpoints", dead)
-	// an interval is how long a round may take, and with so many it takes long
-	a := c.start("a", first, "-interval", "6s", "-expire-after", "18s")
-	c.requirePublished(first)
+	// An interval is how long a round may take, which reads all of them several times.
+	begin := time.Now()
+	for _, value := range dead {
+		var port endpoints.Port
+		require.NoError(t, json.Unmarshal([]byte(value), &port))
+		require.Empty(t, validation.IsDNS1123Label(port.Name))
+	}
+	interval := max(6*time.Second, 20*time.Since(begin)).Round(time.Second)
+	a := c.start("a", first, "-interval", interval.String(), "-expire-after", (3 * interval).String())
+	require.Eventually(t, func() bool { return slices.Equal([]string{first}, c.seen.Now()) }, 8*interval+patience, poll,
+		"never published %v alone with an interval of %v", first, interval)
 	assert.Equal(t, 6000, strings.Count(c.log(a), "removed expired instance"))
 }
 
@@ -390,9 +399,9 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Run("full ConfigMap", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster(t, shared)
+		c.createConfigMap("web-endpoints", map[string]string{"note": strings.Repeat("x", 1<<20-200)})
 		c.start("a", first)
 		c.requirePublished(first)
-		c.patchData("web-endpoints", fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", 1<<20-200)))
 		b := c.start("b", second)
 		c.requireLog(b, "the store is full: it has 1048")
 		c.requireLog(b, "use a LeaseStore")
@@ -403,14 +412,14 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	t.Run("ConfigMap that the server finds full", func(t *testing.T) {
 		t.Parallel()
 		c := newCluster(t, shared)
+		_, err := c.client.CoreV1().ConfigMaps(c.namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-endpoints"},
+			BinaryData: map[string][]byte{"picture": make([]byte, 1<<20-200)}, // which instances do not count
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
 		c.start("a", first)
 		c.requirePublished(first)
 		since := c.seen.Mark()
-		configMaps := c.client.CoreV1().ConfigMaps(c.namespace)
-		picture := base64.StdEncoding.EncodeToString(make([]byte, 1<<20-200)) // which instances do not count
-		_, err := configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType,
-			[]byte(`{"binaryData":{"picture":"`+picture+`"}}`), metav1.PatchOptions{})
-		require.NoError(t, err)
 		b := c.start("b", second)
 		c.requireLog(b,
 			"refresh this instance's entry in ConfigMap "+c.namespace+"/web-endpoints: endpoints: the store is full")
@@ -419,9 +428,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		require.Eventually(t, func() bool { return c.heartbeats("configmaps") > beats+12 }, patience, 10*poll,
 			"who is in it cannot stay there")
 		assert.Equal(t, []string{first}, c.listed())
-		_, err = configMaps.Patch(t.Context(), "web-endpoints", types.MergePatchType, []byte(`{"binaryData":null}`),
-			metav1.PatchOptions{})
-		require.NoError(t, err)
+		c.patch("web-endpoints", `{"binaryData":null}`)
 		c.requirePublished(first, second)
 		c.assertAlways(since(), first)
 	})

@@ -659,7 +659,7 @@ func TestEveryRule(t *testing.T) {
 		t.Run(rule.name, func(t *testing.T) {
 			resolution := rule.resolve(t)
 			expect(t, rule.want, parts(resolution.Validate()))
-			expect(t, rule.warns, resolution.Warnings())
+			expect(t, rule.warns, slices.Concat(resolution.Warnings(), resolution.Unused()))
 			if _, err := resolution.Plan("w1"); len(rule.nodes) == 0 {
 				assert.Equal(t, resolution.Validate(), err)
 			}
@@ -672,7 +672,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 	var all strings.Builder
 	for _, rule := range rules {
 		resolution := rule.resolve(t)
-		for _, p := range slices.Concat(parts(resolution.Validate()), resolution.Warnings()) {
+		for _, p := range slices.Concat(parts(resolution.Validate()), resolution.Warnings(), resolution.Unused()) {
 			all.WriteString(p.Error() + "\n")
 		}
 	}

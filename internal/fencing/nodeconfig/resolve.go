@@ -38,8 +38,8 @@ type Namespace struct {
 
 // Resolution has the configurations of all nodes. It is safe for concurrent use.
 type Resolution struct {
-	subjects           map[string]*subject
-	problems, warnings []error
+	subjects                   map[string]*subject
+	problems, warnings, unused []error
 }
 
 // Resolve finds and checks the configuration of each node. Pass all nodes of the cluster, even
@@ -64,7 +64,8 @@ func Resolve(namespace Namespace, nodes []Node) *Resolution {
 		r.problems, r.warnings = append(r.problems, s.problems...), append(r.warnings, s.warnings...)
 		s.from, s.methods = nil, nil
 	}
-	r.problems, r.warnings = unique(r.problems), unique(append(r.warnings, unused(namespace.ConfigMaps, subjects)...))
+	r.problems, r.warnings = unique(r.problems), unique(r.warnings)
+	r.unused = unused(namespace.ConfigMaps, subjects)
 	return r
 }
 
@@ -89,8 +90,11 @@ func (r *Resolution) Plan(node string) (nodeplan.Plan, error) {
 // are not checked.
 func (r *Resolution) Validate() error { return errors.Join(r.problems...) }
 
-// Warnings returns the warnings of all nodes, each once, and about objects that no node uses.
+// Warnings returns the warnings of all nodes, each once.
 func (r *Resolution) Warnings() []error { return slices.Clone(r.warnings) }
+
+// Unused returns an error for each object that is the configuration of no node.
+func (r *Resolution) Unused() []error { return slices.Clone(r.unused) }
 
 // source keeps what was read for one node and may be needed for another.
 type source struct {

@@ -563,5 +563,6 @@ func TestNodeThatClaimsAnothersPlugHarmsItselfOnly(t *testing.T) {
 		{Name: "a", Type: "cloud", ProviderID: "aws:///i-1"}, {Name: "b", Type: "Cloud", ProviderID: "aws:///i-2"},
 	})
 	assert.NoError(t, resolved.Validate(), "another spelling of a type is for that node only")
-	assert.Len(t, resolved.Warnings(), 2)
+	assert.Len(t, resolved.Warnings(), 1)
+	assert.Len(t, resolved.Unused(), 1)
 }
