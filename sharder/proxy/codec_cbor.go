@@ -1,9 +1,12 @@
 package proxy
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	"k8s.io/apimachinery/pkg/types"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -46,7 +49,7 @@ func editUnstructured(object map[string]any, f editor) error {
 	if u.GetKind() == "Table" {
 		each, nested = object["rows"], true
 	}
-	if all, ok := each.([]any); ok && (nested || u.IsList()) {
+	if all, ok := each.([]any); ok && (nested || strings.HasSuffix(u.GetKind(), listSuffix) && u.GetName() == "") {
 		for _, one := range all {
 			element, _ := one.(map[string]any)
 			if nested {
@@ -70,6 +73,7 @@ func editUnstructured(object map[string]any, f editor) error {
 		return nil
 	}
 	u.SetName(m.name)
+	u.SetUID(types.UID(m.uid))
 	u.SetResourceVersion(m.resourceVersion)
 	u.SetLabels(orNil(m.labels))
 	u.SetAnnotations(orNil(m.annotations))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kubejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -65,12 +66,18 @@ func kindOf(object fields) (kind string) {
 	return kind
 }
 
-// isList reports whether the elements of items are objects. A kind that is no list may have a field
-// of that name.
+// isList reports whether the elements of items are objects. A kind that is no list may have a field of
+// that name, and a name that ends like that of one; but its objects have names.
 func isList(object fields) bool {
-	kind := kindOf(object)
-	return len(kind) > 4 && kind[len(kind)-4:] == "List"
+	var named struct {
+		Name string `json:"name"`
+	}
+	return strings.HasSuffix(kindOf(object), listSuffix) &&
+		(len(object["metadata"]) == 0 || json.Unmarshal(object["metadata"], &named) == nil && named.Name == "")
 }
+
+// listSuffix ends the kind of every list.
+const listSuffix = "List"
 
 // editEach edits the elements of a JSON array.
 func (c jsonCodec) editEach(data json.RawMessage, f editor) (_ json.RawMessage, changed bool, err error) {
@@ -166,6 +173,7 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 		raw[name], _ = json.Marshal(value) // of strings
 	}
 	set("name", m.name, m.name == "")
+	set("uid", m.uid, m.uid == "")
 	set("resourceVersion", m.resourceVersion, m.resourceVersion == "")
 	set("labels", m.labels, len(m.labels) == 0)
 	set("annotations", m.annotations, len(m.annotations) == 0)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // protoCodec reads Kubernetes' Protocol Buffers. It decodes only the envelope and the metadata: in
@@ -46,7 +47,7 @@ func (protoCodec) edit(data []byte, f editor) ([]byte, error) {
 	}
 	edit := func(object []byte) ([]byte, error) { return editFields(object, 1, protoMetadata(f)) }
 	var err error
-	if strings.HasSuffix(envelope.Kind, "List") {
+	if strings.HasSuffix(envelope.Kind, listSuffix) {
 		envelope.Raw, err = editFields(envelope.Raw, 2, edit)
 	} else {
 		envelope.Raw, err = edit(envelope.Raw)
@@ -76,7 +77,8 @@ func protoMetadata(f editor) func([]byte) ([]byte, error) {
 		if m.equal(before) {
 			return data, nil
 		}
-		o.Name, o.ResourceVersion, o.Labels, o.Annotations = m.name, m.resourceVersion, m.labels, m.annotations
+		o.Name, o.UID, o.ResourceVersion = m.name, types.UID(m.uid), m.resourceVersion
+		o.Labels, o.Annotations = m.labels, m.annotations
 		return o.Marshal()
 	}
 }

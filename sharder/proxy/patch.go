@@ -14,23 +14,20 @@ import (
 // pinned reports whether the result holds for this version of the object only, which it then names.
 func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, err error) {
 	var patch, meta fields
-	if err := json.Unmarshal(data, &patch); err != nil {
-		return nil, false, err
+	if err := json.Unmarshal(data, &patch); err != nil || patch == nil {
+		return nil, false, fmt.Errorf("must be an object (got %.40s)", data)
 	}
 	if replaces(patch) {
 		return nil, false, errors.New("a directive would remove the ring's marks")
 	}
-	raw, ok := patch["metadata"]
-	if !ok {
-		return data, false, nil
-	}
-	if err := json.Unmarshal(raw, &meta); err != nil || meta == nil {
+	if raw, ok := patch["metadata"]; !ok {
+		meta = fields{}
+	} else if err := json.Unmarshal(raw, &meta); err != nil || meta == nil {
 		return nil, false, fmt.Errorf("metadata: must be an object (got %.40s)", raw)
 	}
 	if replaces(meta) {
 		return nil, false, errors.New("metadata: a directive would remove the ring's marks")
 	}
-	changed := false
 	for field, have := range map[string]map[string]string{"labels": current.labels, "annotations": current.annotations} {
 		raw, ok := meta[field]
 		if !ok {
@@ -42,7 +39,7 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 		}
 		switch {
 		case entries == nil: // null removes all, so name all that are not marks
-			entries, pinned, changed = fields{}, true, true
+			entries, pinned = fields{}, true
 			for key := range api.WithoutMarks(have) {
 				entries[key] = json.RawMessage("null")
 			}
@@ -52,14 +49,13 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 			for _, key := range keysOf(entries) {
 				if isMark(key) {
 					delete(entries, key)
-					changed = true
 				}
 			}
 		}
 		meta[field], _ = json.Marshal(entries)
 	}
-	if !changed {
-		return data, false, nil
+	if _, named := meta["uid"]; !named {
+		meta["uid"], _ = json.Marshal(current.uid) // another object may have this name by now
 	}
 	if _, named := meta["resourceVersion"]; named {
 		pinned = false // the program has pinned it, and retries by itself
@@ -138,17 +134,17 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 		o.Value, _ = json.Marshal(withoutNil(withMarksOf(value, have)))
 		kept, pinned = append(kept, o), true
 	}
-	switch {
-	case pinned:
-		version, _ := json.Marshal(current.resourceVersion)
-		kept = slices.Insert(kept, 0, operation{Op: "test", Path: "/metadata/resourceVersion", Value: version})
-	case len(kept) == len(patch):
-		return data, false, nil
-	case len(kept) == 0:
-		kept = []operation{} // encoded as [], not as null
+	tests := []operation{test("/metadata/uid", current.uid)} // another object may have this name by now
+	if pinned {
+		tests = append(tests, test("/metadata/resourceVersion", current.resourceVersion))
 	}
-	data, err = json.Marshal(kept)
+	data, err = json.Marshal(slices.Concat(tests, kept))
 	return data, pinned, err
+}
+
+func test(path, want string) operation {
+	value, _ := json.Marshal(want)
+	return operation{Op: "test", Path: path, Value: value}
 }
 
 // holdsMarks reports whether a JSON Pointer is that of something that has marks.

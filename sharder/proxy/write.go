@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"mime"
@@ -29,7 +30,7 @@ func (p *Proxy) do(w http.ResponseWriter, r *http.Request, e *exchange) {
 	if o == nil {
 		var err error
 		switch o, err = p.live(r.Context(), e.q); {
-		case apierrors.IsNotFound(err) && isApply(r):
+		case apierrors.IsNotFound(err) && (isApply(r) || e.q.verb == "update" && e.q.subresource == ""):
 			p.create(w, r, e, data)
 			return
 		case err != nil:
@@ -86,8 +87,9 @@ func (p *Proxy) doEach(w http.ResponseWriter, r *http.Request, e *exchange) {
 		r := r.Clone(context.WithValue(r.Context(), exchangeKey{}, one))
 		r.URL.Path, r.URL.RawPath = strings.TrimSuffix(r.URL.Path, "/")+"/"+o.Name, ""
 		result := newBuffered()
-		p.within(result, r, one, o, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
-			return withBody(r, data), false, nil
+		p.within(result, r, one, o, func(r *http.Request, current objectMeta) (*http.Request, bool, error) {
+			r, err := deletionOf(r, data, current.uid)
+			return r, false, err
 		})
 		if result.code >= http.StatusMultipleChoices && result.code != http.StatusNotFound && one.outcome != Refused {
 			failed = result
@@ -233,7 +235,11 @@ func conflict(q request, err error) error {
 func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMeta) (
 	_ *http.Request, pinned bool, err error,
 ) {
-	if len(data) == 0 || e.q.subresource == "scale" || e.q.verb == "delete" || e.q.verb == "create" {
+	switch {
+	case e.q.verb == "delete":
+		r, err := deletionOf(r, data, current.uid)
+		return r, false, err
+	case len(data) == 0 || e.q.subresource == "scale" || e.q.verb == "create":
 		return withBody(r, data), false, nil
 	}
 	switch {
@@ -247,11 +253,13 @@ func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMe
 				return errStale
 			}
 			keep(m, current)
+			m.uid = cmp.Or(m.uid, current.uid)
 			return nil
 		})
 	case isApply(r):
 		data, err = p.editRequest(r, data, func(m *objectMeta) error {
 			keep(m, objectMeta{})
+			m.uid = cmp.Or(m.uid, current.uid)
 			if e.role == child {
 				m.labels = withoutNil(m.labels)
 				m.labels[api.ShardLabel(p.config.Ring)] = p.config.Identity
