@@ -99,8 +99,7 @@ var mutations = []struct {
 	},
 	{
 		"a JSON patch restores the marks of an earlier version", "proxy/patch.go",
-		"kept = slices.Insert(kept, 0, operation{Op: \"test\", Path: \"/metadata/resourceVersion\", Value: version})",
-		"_ = version",
+		"tests = append(tests, test(\"/metadata/resourceVersion\", current.resourceVersion))", "_ = tests",
 		"changes the marks", "TestSimulatedProxies",
 	},
 	{

@@ -61,7 +61,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an update removes marks", File: "write.go",
-		Old: "			keep(m, current)\n			return nil", New: "			return nil",
+		Old: "			keep(m, current)\n", New: "",
 		Caught: "TestTwoProgramsShareTheObjects",
 	},
 	{
@@ -96,9 +96,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a JSON patch restores marks", File: "patch.go",
-		Old: "kept = slices.Insert(kept, 0, operation{Op: \"test\", Path: \"/metadata/resourceVersion\", " +
-			"Value: version})",
-		New:    "_ = version",
+		Old:    "		tests = append(tests, test(\"/metadata/resourceVersion\", current.resourceVersion))\n",
+		New:    "",
 		Caught: "TestMarksAreKeptAsTheyAreWhenTheWriteArrives",
 	},
 	{
@@ -163,13 +162,13 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an apply sets marks", File: "write.go",
-		Old:    "			keep(m, objectMeta{})\n			if e.role == child {",
+		Old:    "			keep(m, objectMeta{})\n			m.uid = cmp.Or(m.uid, current.uid)\n			if e.role == child {",
 		New:    "			if e.role == child {",
 		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
 	},
 	{
 		Name: "an apply that creates a child is not a creation", File: "write.go",
-		Old: "case apierrors.IsNotFound(err) && isApply(r):", New: "case false:",
+		Old: "(isApply(r) || e.q.verb == \"update\" && e.q.subresource == \"\")", New: "e.q.verb == \"update\"",
 		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
 	},
 	{
@@ -207,6 +206,25 @@ var safeguards = []mutation.Mutation{
 		Name: "everybody on loopback has a way in", File: "access.go",
 		Old: "[]byte(r.Header.Get(\"Authorization\")), wanted) != 1 {", New: "wanted, wanted) != 1 {",
 		Caught: "TestOnlyTheProgramHasAWayIn",
+	},
+	{
+		Name: "a merge patch reaches another object of that name", File: "patch.go",
+		Old: "		meta[\"uid\"], _ = json.Marshal(current.uid)", New: "		_ = current.uid",
+		Caught: "TestMergePatchesKeepTheMarks",
+	},
+	{
+		Name: "a JSON patch reaches another object of that name", File: "patch.go",
+		Old: "	tests := []operation{test(\"/metadata/uid\", current.uid)}", New: "	var tests []operation",
+		Caught: "TestJSONPatchesKeepTheMarks",
+	},
+	{
+		Name: "an apply reaches another object of that name", File: "write.go",
+		Old: "			m.uid = cmp.Or(m.uid, current.uid)\n			if e.role == child {", New: "			if e.role == child {",
+		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
+	},
+	{
+		Name: "a deletion reaches another object of that name", File: "deletion.go",
+		Old: "		options.Preconditions.UID = (*types.UID)(&uid)\n", New: "", Caught: "TestDeletionsAreOfOneObject",
 	},
 	{
 		Name: "the token of the program is sent on", File: "proxy.go",

@@ -389,9 +389,9 @@ func TestAppliesHaveTheStampAndNoOtherMark(t *testing.T) {
 		root, err := a.client.CoreV1().ConfigMaps("default").Get(t.Context(), "m0", metav1.GetOptions{})
 		require.NoError(t, err)
 		owner := *metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-		_, err = a.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Name: "child", OwnerReferences: []metav1.OwnerReference{owner},
-		}}, metav1.CreateOptions{})
+		child, err := a.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "child", OwnerReferences: []metav1.OwnerReference{owner}},
+		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		synctest.Wait()
 		for resource, c := range map[string]struct{ name, labels string }{
@@ -405,9 +405,9 @@ func TestAppliesHaveTheStampAndNoOtherMark(t *testing.T) {
 			assert.NotContains(t, got.Body.String(), "bellwether.dev")
 			mu.Lock()
 			if c.labels == "" {
-				assert.JSONEq(t, `{"metadata":{"name":"m0"}}`, applied)
+				assert.JSONEq(t, `{"metadata":{"name":"m0","uid":"`+string(root.UID)+`"}}`, applied)
 			} else {
-				assert.JSONEq(t, `{"metadata":{"name":"child","labels":`+c.labels+`}}`, applied)
+				assert.JSONEq(t, `{"metadata":{"name":"child","uid":"`+string(child.UID)+`","labels":`+c.labels+`}}`, applied)
 			}
 			mu.Unlock()
 		}
