@@ -18,7 +18,7 @@ const (
 	exitSignal      = 128 // and the number of the signal
 )
 
-const usage = "bellwether run --lease NAME [flags] -- PROGRAM [arguments]"
+const usage = "bellwether run {--lease NAME | --ring NAME --resource RESOURCE} [flags] -- PROGRAM [arguments]"
 
 func main() {
 	command := ""

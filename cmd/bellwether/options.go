@@ -115,7 +115,7 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bellwether run", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&o.election.Name, "lease", "", "`name` of the Lease; required")
+	flags.StringVar(&o.election.Name, "lease", "", "`name` of the Lease; required without --ring")
 	flags.StringVar(&o.election.Namespace, "namespace", "",
 		"`namespace` of the Lease (default: that of the Pod, or of the kubeconfig's context)")
 	flags.DurationVar(&o.election.LeaseDuration, "duration", 15*time.Second,

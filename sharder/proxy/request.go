@@ -13,7 +13,8 @@ import (
 type request struct {
 	// verb is that of an RBAC rule: get, list, watch, create, update, patch, delete, deletecollection;
 	// connect for a subresource that opens a connection. It is empty if the path names no resource, and
-	// ambiguous if something between here and the API server could read the path differently.
+	// ambiguous if something between here and the API server could read the path differently, and unknown for
+	// a method that an API server does not have.
 	verb                         string
 	resource                     schema.GroupVersionResource
 	namespace, name, subresource string
@@ -88,5 +89,5 @@ func verbOf(r *http.Request, q request, legacyWatch bool) string {
 		}
 		return "delete"
 	}
-	return r.Method
+	return "unknown"
 }
