@@ -55,7 +55,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 	var usage strings.Builder
 	_, err = parse([]string{"--help"}, &usage)
 	require.ErrorIs(t, err, flag.ErrHelp)
-	assert.Contains(t, usage.String(), "usage: bellwether run --lease NAME")
+	assert.Contains(t, usage.String(), "usage: bellwether run {--lease NAME")
 	assert.Contains(t, usage.String(), "(default 15s)")
 }
 

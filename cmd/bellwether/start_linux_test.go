@@ -27,14 +27,14 @@ func TestHelp(t *testing.T) {
 			c := subprocess.New(t, "bellwether")
 			c.Args, c.Stderr = append([]string{"bellwether"}, arguments...), nil
 			c.Start()
-			assert.Contains(t, c.Rest(), "usage: bellwether run --lease NAME")
+			assert.Contains(t, c.Rest(), "usage: bellwether run {--lease NAME")
 			assert.Equal(t, "exit status 0", c.End())
 		})
 	}
 	c := subprocess.New(t, "bellwether")
 	c.Args, c.Stdout = []string{"bellwether"}, nil
 	c.Start()
-	assert.Contains(t, c.Rest(), "usage: bellwether run --lease NAME")
+	assert.Contains(t, c.Rest(), "usage: bellwether run {--lease NAME")
 	assert.Equal(t, "exit status 64", c.End())
 }
 
