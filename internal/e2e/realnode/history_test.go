@@ -140,6 +140,23 @@ func (h *history) runs(pod types.UID) (runs [][]line) {
 	return runs
 }
 
+// said is when a Pod last logged a line, in seconds, or 0.
+func (h *history) said(message string) (at float64) {
+	h.mu.Lock()
+	pods := slices.Clone(h.pods)
+	h.mu.Unlock()
+	for _, pod := range pods {
+		for _, run := range h.runs(pod.UID) {
+			for _, l := range run {
+				if l.Message == message {
+					at = max(at, l.At)
+				}
+			}
+		}
+	}
+	return at
+}
+
 // read finds what a version says about one container.
 func (h *history) read(id string, pod *corev1.Pod, status corev1.ContainerStatus, deleted bool) {
 	ends := func(s corev1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ContainerID == id }
