@@ -47,7 +47,7 @@ func (c *Controller) Assess(ctx context.Context) ([]Assessment, error) {
 			return nil, ctx.Err()
 		}
 	}
-	if _, _, err := t.plans.flaws(ctx); err != nil {
+	if _, err := t.plans.flaws(ctx); err != nil {
 		return nil, err
 	}
 	nodes, _ := t.state.namespace()

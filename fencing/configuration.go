@@ -37,21 +37,18 @@ type survey struct {
 	known bool
 	wrong error     // why no node can be fenced; nil if at least one has a configuration
 	told  time.Time // when it was last reported
-
-	unused string // configurations of no node, as last reported
 }
 
-// flaws returns the problems of the nodes' configurations, and those that are of no node. The error is that
-// of ctx.
-func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, unused []error, err error) {
+// flaws returns the problems of the nodes' configurations. The error is that of ctx.
+func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, err error) {
 	select {
 	case p.lock <- struct{}{}:
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	defer func() { <-p.lock }()
 	if p.resolve(ctx); p.surveyed == p.resolved {
-		return p.flawed, p.surveyed.Unused(), ctx.Err()
+		return p.flawed, ctx.Err()
 	}
 	flaws = map[string]error{}
 	used := uses{methods: map[string]bool{}}
@@ -69,22 +66,36 @@ func (p *planCache) flaws(ctx context.Context) (flaws map[string]error, unused [
 	}
 	p.state.configured.Store(&configured)
 	used.secrets = p.secrets.used.Load()
+	// A node whose name is misspelt there is fenced in another way.
+	if unused := unusedIn(p.resolved); len(unused) > 0 && !slices.Equal(unused, unusedIn(p.surveyed)) {
+		p.config.Logger.Warn("a configuration is that of no node", zap.Strings("problems", unused))
+	}
 	p.surveyed, p.flawed = p.resolved, flaws
 	// A missing right would otherwise show only when a node is lost.
 	if before := p.used.Swap(&used); (before == nil || !before.equal(used)) && ctx.Err() == nil {
 		kube.RoleOf(ctx).Suspect()
 	}
-	return flaws, p.surveyed.Unused(), ctx.Err()
+	return flaws, ctx.Err()
+}
+
+// unusedIn describes the configurations of no node.
+func unusedIn(r *nodeconfig.Resolution) (texts []string) {
+	if r == nil {
+		return nil
+	}
+	for _, problem := range r.Unused() {
+		texts = append(texts, problem.Error())
+	}
+	return texts
 }
 
 // take finds the nodes without a usable configuration. If no node has one, it reports that,
 // because the fencer then has no effect.
 func (s *survey) take(ctx context.Context, nodes []*corev1.Node) map[string]error {
-	flaws, unused, err := s.plans.flaws(ctx)
+	flaws, err := s.plans.flaws(ctx)
 	if err != nil {
 		return nil
 	}
-	s.tellUnused(unused)
 	var selected, flawed, bare int
 	var said []string
 	for _, n := range nodes {
@@ -112,19 +123,6 @@ func (s *survey) take(ctx context.Context, nodes []*corev1.Node) map[string]erro
 	}
 	s.tell(wrong)
 	return flaws
-}
-
-// tellUnused reports configurations of no node, because a node whose name is misspelt there is fenced in
-// another way.
-func (s *survey) tellUnused(problems []error) {
-	var texts []string
-	for _, p := range problems {
-		texts = append(texts, p.Error())
-	}
-	before := s.unused
-	if s.unused = strings.Join(texts, "; "); s.unused != "" && s.unused != before {
-		s.config.Logger.Warn("a configuration is that of no node", zap.Strings("problems", texts))
-	}
 }
 
 // few returns the first of many texts.

@@ -352,7 +352,7 @@ func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
 	f := start(t, "leader", ample)
 	pid, err := strconv.Atoi(f.leader)
 	require.NoError(t, err)
-	require.NoError(t, unix.Kill(pid, unix.SIGSTOP)) // it cannot renew meanwhile
+	subprocess.Stop(t, pid) // it cannot renew meanwhile, nor see that a renewal is refused
 	var taken *coordinationv1.Lease
 	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() (err error) { // a renewal may be under way
 		l := f.record(t).Lease().DeepCopy()

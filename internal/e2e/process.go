@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/process"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 const (
@@ -184,7 +185,7 @@ func (p *Process) Pause() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(stopTimeout); !stopped(program.Pid); {
+	for deadline := time.Now().Add(stopTimeout); !subprocess.Stopped(program.Pid); {
 		select {
 		case <-life.done:
 			return fmt.Errorf("e2e: pause %s: %w", p.command.Name, os.ErrProcessDone)

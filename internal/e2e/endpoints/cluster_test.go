@@ -88,8 +88,13 @@ func (c *cluster) user() string { return c.namespace + "-instance" }
 // requirePublished waits until exactly that is published.
 func (c *cluster) requirePublished(want ...string) {
 	c.t.Helper()
+	c.requirePublishedWithin(patience, want...)
+}
+
+func (c *cluster) requirePublishedWithin(d time.Duration, want ...string) {
+	c.t.Helper()
 	slices.Sort(want)
-	require.Eventually(c.t, func() bool { return slices.Equal(want, c.seen.Now()) }, patience, poll,
+	require.Eventually(c.t, func() bool { return slices.Equal(want, c.seen.Now()) }, d, poll,
 		"never published %v", want)
 }
 

@@ -332,8 +332,7 @@ func TestThousandsOfTheDeadAreRemoved(t *testing.T) {
 	}
 	interval := max(6*time.Second, 20*time.Since(begin)).Round(time.Second)
 	a := c.start("a", first, "-interval", interval.String(), "-expire-after", (3 * interval).String())
-	require.Eventually(t, func() bool { return slices.Equal([]string{first}, c.seen.Now()) }, 8*interval+patience, poll,
-		"never published %v alone with an interval of %v", first, interval)
+	c.requirePublishedWithin(8*interval+patience, first)
 	assert.Equal(t, 6000, strings.Count(c.log(a), "removed expired instance"))
 }
 

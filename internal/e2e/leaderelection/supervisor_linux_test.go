@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
 // supervise starts a replica with a supervisor. Signals are for the replica.
@@ -85,7 +86,7 @@ func TestLeaderWhoseSupervisorCannotActIsSucceededAfterExpiry(t *testing.T) {
 			c.requireEnd(p)
 		},
 		"the supervisor is stopped": func(c *cluster, p *e2e.Process) {
-			require.NoError(c.t, unix.Kill(p.Pid(), unix.SIGSTOP))
+			subprocess.Stop(c.t, p.Pid())
 			c.t.Cleanup(func() { _ = unix.Kill(p.Pid(), unix.SIGKILL) })
 			require.NoError(c.t, p.Signal(syscall.SIGKILL))
 		},

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -140,6 +141,32 @@ func (h *history) runs(pod types.UID) (runs [][]line) {
 	return runs
 }
 
+// said is when a Pod last logged a line, in seconds, or 0.
+func (h *history) said(message string) (at float64) {
+	for _, l := range h.lines() {
+		if l.Message == message {
+			at = max(at, l.At)
+		}
+	}
+	return at
+}
+
+// lines are those of all Pods that there are or were, each with its Pod.
+func (h *history) lines() iter.Seq2[types.UID, line] {
+	h.mu.Lock()
+	pods := slices.Clone(h.pods)
+	h.mu.Unlock()
+	return func(yield func(types.UID, line) bool) {
+		for _, pod := range pods {
+			for _, l := range slices.Concat(h.runs(pod.UID)...) {
+				if !yield(pod.UID, l) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // read finds what a version says about one container.
 func (h *history) read(id string, pod *corev1.Pod, status corev1.ContainerStatus, deleted bool) {
 	ends := func(s corev1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ContainerID == id }
@@ -230,17 +257,12 @@ type reign struct {
 
 // reigns are those of all Pods that there are or were, in the order in which they began.
 func (h *history) reigns() (all []reign) {
-	h.mu.Lock()
-	pods := slices.Clone(h.pods)
-	h.mu.Unlock()
-	for _, pod := range pods {
-		for _, l := range slices.Concat(h.runs(pod.UID)...) {
-			switch {
-			case l.Message == "working" && l.Step <= 1:
-				all = append(all, reign{pod.UID, l.At, l.At})
-			case (l.Message == "beat" || l.Message == "working") && len(all) > 0:
-				all[len(all)-1].last = l.At
-			}
+	for pod, l := range h.lines() {
+		switch {
+		case l.Message == "working" && l.Step <= 1:
+			all = append(all, reign{pod, l.At, l.At})
+		case (l.Message == "beat" || l.Message == "working") && len(all) > 0:
+			all[len(all)-1].last = l.At
 		}
 	}
 	slices.SortFunc(all, func(a, b reign) int { return cmp.Compare(a.begun, b.begun) })
