@@ -42,7 +42,6 @@ type ringOptions struct {
 	showMarks      bool
 	ownElection    types.NamespacedName
 	serviceAccount string
-	metrics        string
 }
 
 // resourcesFlag is a list of resources, as <resource>.<version>.<group>.

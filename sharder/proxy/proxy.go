@@ -65,13 +65,13 @@ type Hooks struct {
 type Outcome string
 
 const (
-	// Passed: it was sent to the API server.
+	// Passed means that it was sent to the API server.
 	Passed Outcome = "passed"
-	// Refused: the object is not this shard's.
+	// Refused means that the object is not this shard's.
 	Refused Outcome = "refused"
-	// NotYet: the object may be this shard's soon, or the process is about to end.
+	// NotYet means that the object may be this shard's soon, or the process is about to end.
 	NotYet Outcome = "not_yet"
-	// Invalid: the proxy could not read it.
+	// Invalid means that the proxy could not read it.
 	Invalid Outcome = "invalid"
 )
 
@@ -139,8 +139,12 @@ func (c Config) validate() error {
 		name    string
 		missing bool
 	}{
-		{"Shard", c.Shard == nil}, {"Upstream", c.Upstream == nil}, {"Mapper", c.Mapper == nil}, {"Ring", c.Ring == ""},
-		{"Identity", c.Identity == ""}, {"Resources", len(c.Resources) == 0},
+		{"Shard", c.Shard == nil},
+		{"Upstream", c.Upstream == nil},
+		{"Mapper", c.Mapper == nil},
+		{"Ring", c.Ring == ""},
+		{"Identity", c.Identity == ""},
+		{"Resources", len(c.Resources) == 0},
 	} {
 		if required.missing {
 			errs = append(errs, fmt.Errorf("proxy: %s: required", required.name))
@@ -170,7 +174,8 @@ func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string,
 	}
 	for _, namespace := range namespaces {
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
-		p.caches[at] = append(p.caches[at], p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{}))
+		informer := p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
+		p.caches[at] = append(p.caches[at], informer)
 	}
 	return nil
 }
@@ -258,8 +263,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.doEach(w, r, e)
 	case refuse:
 		e.end(Invalid)
-		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q, "unknown request: %s %s",
-			r.Method, r.URL.Path))
+		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q,
+			"unknown request: %s %s", r.Method, r.URL.Path))
 	}
 }
 

@@ -60,7 +60,8 @@ func join(t *testing.T, server *apisim.Server, identity string, change func(*pro
 	r, err := replica.New(connection.Config(), c)
 	require.NoError(t, err)
 	config := proxy.Config{
-		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity, Resources: c.Resources,
+		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity,
+		Resources: c.Resources,
 	}
 	if change != nil {
 		change(&config)
@@ -139,7 +140,8 @@ func TestTwoProgramsShareTheObjects(t *testing.T) {
 
 		// An update of a reconciler that builds all metadata from nothing, and one that copies nothing.
 		m, err = maps.Update(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: mine, Labels: map[string]string{"app": "x"}}, Data: map[string]string{"k": "v"},
+			ObjectMeta: metav1.ObjectMeta{Name: mine, Labels: map[string]string{"app": "x"}},
+			Data:       map[string]string{"k": "v"},
 		}, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"app": "x"}, m.Labels)
@@ -179,7 +181,8 @@ func TestChildrenAreStampedAndFollow(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Empty(t, made.Labels)
-		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}, metav1.CreateOptions{})
+		alone := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
+		_, err = secrets.Create(ctx, alone, metav1.CreateOptions{})
 		require.NoError(t, err, "not the ring's")
 		list, err := secrets.List(ctx, metav1.ListOptions{})
 		require.NoError(t, err)

@@ -162,8 +162,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an apply sets marks", File: "write.go",
-		Old:    "			keep(m, objectMeta{})\n			m.uid = cmp.Or(m.uid, current.uid)\n			if e.role == child {",
-		New:    "			if e.role == child {",
+		Old:    "			keep(m, objectMeta{})\n			m.uid = cmp.Or(m.uid, current.uid)\n",
+		New:    "			m.uid = cmp.Or(m.uid, current.uid)\n",
 		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
 	},
 	{
@@ -219,7 +219,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an apply reaches another object of that name", File: "write.go",
-		Old: "			m.uid = cmp.Or(m.uid, current.uid)\n			if e.role == child {", New: "			if e.role == child {",
+		Old:    "			m.uid = cmp.Or(m.uid, current.uid)\n			if e.role == child {",
+		New:    "			if e.role == child {",
 		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
 	},
 	{

@@ -36,9 +36,9 @@ type Config struct {
 	// context ends, and the shard waits for work to return. Default: 10 s.
 	AckGrace time.Duration
 
-	// Quiet is how long the shard waits, after it has admitted no more work on an object and the last
-	// has ended, before it lets go. It is for work that goes on outside of Do, of which the shard sees
-	// only the requests. Default: 0.
+	// Quiet is how long the shard waits before it lets go of an object, after it has stopped admitting
+	// work on it and the last work has ended. It is for work that goes on outside of Do, such as that
+	// of a program whose requests alone pass through Do. Default: 0.
 	Quiet time.Duration
 
 	// Concurrency is how many objects of one informer the shard lets go of at a time. A quarter

@@ -249,12 +249,14 @@ func (s stub) fill(n int) {
 	for range 8 {
 		creating.Go(func() {
 			for i := range numbers {
-				_, err := s.client.Resource(secrets).Namespace(s.namespace).Create(s.t.Context(), &unstructured.Unstructured{
-					Object: map[string]any{
-						"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "root-" + strconv.Itoa(i)},
-						"stringData": map[string]any{"x": strings.Repeat("x", 1000)},
-					},
-				}, metav1.CreateOptions{})
+				_, err := s.client.Resource(secrets).Namespace(s.namespace).
+					Create(s.t.Context(), &unstructured.Unstructured{
+						Object: map[string]any{
+							"apiVersion": "v1", "kind": "Secret",
+							"metadata":   map[string]any{"name": "root-" + strconv.Itoa(i)},
+							"stringData": map[string]any{"x": strings.Repeat("x", 1000)},
+						},
+					}, metav1.CreateOptions{})
 				if err != nil {
 					s.t.Error(err)
 				}
@@ -285,7 +287,8 @@ func (s stub) costs(r *replica, length time.Duration, rate int, w wire) float64 
 	for i := range int(length.Seconds()) * rate {
 		time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))))
 		changing.Go(func() {
-			w.send("PATCH", fmt.Sprintf("/api/v1/namespaces/%s/secrets/root-%d", s.namespace, i), string(types.MergePatchType),
+			w.send("PATCH", fmt.Sprintf("/api/v1/namespaces/%s/secrets/root-%d", s.namespace, i),
+				string(types.MergePatchType),
 				strings.NewReader(`{"metadata":{"annotations":{"changed":"yes"}}}`))
 		})
 	}

@@ -39,7 +39,6 @@ type judge struct {
 	writes   []write
 	lost     []string // versions that have the marks no longer
 	creates  map[string]int
-	deletes  int
 	refused  map[int]int // requests of programs by status
 	byShard  map[string]int
 	breaches []string
@@ -205,7 +204,7 @@ func (j *judge) settle() (judged int, remaining []write) {
 		judged++
 		v, _ := o.at(number)
 		if v.root == "" {
-			continue // a child of nobody
+			continue // a child without a root
 		}
 		root := j.objects[v.root]
 		if root == nil {
@@ -236,8 +235,10 @@ func TestJudge(t *testing.T) {
 	}
 	thing := func(number int) *metav1.ObjectMeta {
 		yes := true
-		return &metav1.ObjectMeta{Name: "thing", UID: "2", ResourceVersion: strconv.Itoa(number),
-			OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}
+		return &metav1.ObjectMeta{
+			Name: "thing", UID: "2", ResourceVersion: strconv.Itoa(number),
+			OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}},
+		}
 	}
 	by := func(user, verb string, uid types.UID, number string) e2e.AuditEvent {
 		return e2e.AuditEvent{

@@ -75,18 +75,20 @@ func (r ray) create(n int) {
 		}}}
 	}
 	for i := range n {
-		_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Create(r.t.Context(), &unstructured.Unstructured{
-			Object: map[string]any{
-				"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
-				"spec": map[string]any{
-					"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
-					"workerGroupSpecs": []any{map[string]any{
-						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0), "maxReplicas": int64(10),
-						"rayStartParams": map[string]any{}, "template": template(),
-					}},
+		_, err := r.client.Resource(rayClusters).Namespace(r.namespace).
+			Create(r.t.Context(), &unstructured.Unstructured{
+				Object: map[string]any{
+					"apiVersion": "ray.io/v1", "kind": "RayCluster",
+					"metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
+					"spec": map[string]any{
+						"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
+						"workerGroupSpecs": []any{map[string]any{
+							"groupName": "w", "replicas": int64(1), "minReplicas": int64(0), "maxReplicas": int64(10),
+							"rayStartParams": map[string]any{}, "template": template(),
+						}},
+					},
 				},
-			},
-		}, metav1.CreateOptions{})
+			}, metav1.CreateOptions{})
 		require.NoError(r.t, err)
 	}
 }
@@ -96,7 +98,8 @@ func (r ray) workers(n int) {
 	r.t.Helper()
 	for _, o := range r.list(rayClusters) {
 		_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Patch(r.t.Context(), o.GetName(),
-			types.JSONPatchType, fmt.Appendf(nil, `[{"op":"replace","path":"/spec/workerGroupSpecs/0/replicas","value":%d}]`, n),
+			types.JSONPatchType,
+			fmt.Appendf(nil, `[{"op":"replace","path":"/spec/workerGroupSpecs/0/replicas","value":%d}]`, n),
 			metav1.PatchOptions{})
 		require.NoError(r.t, err)
 	}
