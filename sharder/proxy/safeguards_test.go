@@ -225,7 +225,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a deletion reaches another object of that name", File: "deletion.go",
-		Old: "		options.Preconditions.UID = (*types.UID)(&uid)\n", New: "", Caught: "TestDeletionsAreOfOneObject",
+		Old: "		options.Preconditions.UID = (*types.UID)(&uid)\n", New: "		_ = (*types.UID)(&uid)\n",
+		Caught: "TestDeletionsAreOfOneObject",
 	},
 	{
 		Name: "the token of the program is sent on", File: "proxy.go",
