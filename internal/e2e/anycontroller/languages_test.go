@@ -21,24 +21,48 @@ const examples = "../../../examples/anycontroller"
 
 var greetings = schema.GroupVersionResource{Group: "example.bellwether.dev", Version: "v1", Resource: "greetings"}
 
-// A controller in shell, with kubectl: it creates by server-side apply.
-func TestForeignShell(t *testing.T) {
-	script, err := filepath.Abs(filepath.Join(examples, "shout.sh"))
-	require.NoError(t, err)
-	for _, tool := range []string{"bash", "kubectl", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("NOT TESTED: ", err)
-		}
+// languages are the commands of the same controller, with a command that fails where it cannot run.
+// Modules of JavaScript are found beside the script only, so $CLIENT_NODE names a directory with
+// node_modules.
+var languages = map[string]struct{ interpreter, script, check string }{
+	"shell":      {"bash", "shout.sh", "kubectl version --client && jq --version"},
+	"Python":     {"/usr/bin/python3", "shout.py", "/usr/bin/python3 -c 'import kubernetes'"},
+	"JavaScript": {"node", "shout.mjs", "test -d \"$CLIENT_NODE/node_modules/@kubernetes/client-node\""},
+}
+
+// The same controller in three languages. That in shell creates by server-side apply, the others by
+// create and update.
+func TestForeignLanguages(t *testing.T) {
+	for name, language := range languages {
+		t.Run(name, func(t *testing.T) {
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", language.check).CombinedOutput(); err != nil {
+				t.Skipf("NOT TESTED: %s: %v: %s", language.check, err, out)
+			}
+			script, err := filepath.Abs(filepath.Join(examples, language.script))
+			require.NoError(t, err)
+			if modules := os.Getenv("CLIENT_NODE"); name == "JavaScript" {
+				content, err := os.ReadFile(script)
+				require.NoError(t, err)
+				directory := t.TempDir()
+				modules = filepath.Join(modules, "node_modules")
+				require.NoError(t, os.Symlink(modules, filepath.Join(directory, "node_modules")))
+				script = filepath.Join(directory, language.script)
+				require.NoError(t, os.WriteFile(script, content, 0o600))
+			}
+			testLanguage(t, language.interpreter, script)
+		})
 	}
-	if _, err := os.Stat(script); err != nil {
-		t.Skip("NOT TESTED: ", err)
-	}
+}
+
+func testLanguage(t *testing.T, command ...string) {
+	t.Helper()
+	var err error
 	admin := &cluster{t: t}
 	admin.client, err = dynamicAdmin()
 	require.NoError(t, err)
 	admin.applied(greetings, filepath.Join(examples, "crd.yaml"))
 	c := newCluster(t, program{
-		name: "shell", resources: []schema.GroupVersionResource{greetings},
+		name: "greetings", resources: []schema.GroupVersionResource{greetings},
 		children: []schema.GroupVersionResource{configMaps},
 		rights: []rbacv1.PolicyRule{
 			{
@@ -54,9 +78,9 @@ func TestForeignShell(t *testing.T) {
 				Verbs: []string{"get", "list", "watch", "create", "update", "patch"},
 			},
 		},
-		command: []string{"bash", script},
+		command: command,
 	})
-	const objects = 6
+	const objects = 30 // with 6, one ring in four leaves a shard without any
 	say := func(text string) {
 		for i := range objects {
 			_, err := c.client.Resource(greetings).Namespace(c.namespace).Patch(t.Context(), fmt.Sprintf("g-%02d", i),
@@ -103,4 +127,5 @@ func TestForeignShell(t *testing.T) {
 	say("two")
 	reconciled("two")
 	c.judged()
+	c.createdOnce("configmaps", objects)
 }
