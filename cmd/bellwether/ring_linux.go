@@ -47,8 +47,8 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	}
 	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
-		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Ring: ring.name, Resources: resources,
-		Identity: r.Lease.Identity(), ShowMarks: ring.showMarks, OwnElection: ring.ownElection, Logger: j.log,
+		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Resources: resources,
+		ShowMarks: ring.showMarks, OwnElection: ring.ownElection, Logger: j.log,
 		Hooks: proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {

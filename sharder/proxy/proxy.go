@@ -21,6 +21,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // Config configures a [Proxy].
@@ -32,11 +33,8 @@ type Config struct {
 	Upstream *rest.Config
 	// Mapper names the kinds of the resources. Required.
 	Mapper meta.RESTMapper
-	// Ring and Resources are those of the ring. Required.
-	Ring      string
+	// Resources are those of the ring. Required.
 	Resources []api.Resource
-	// Identity is that of the shard. Required.
-	Identity string
 
 	// ShowMarks passes what the program reads of the ring's resources undecoded, with the labels and
 	// annotations of the ring. Default: false, they are hidden.
@@ -80,6 +78,7 @@ const (
 type Proxy struct {
 	config   Config
 	roles    roles
+	lease    *shardlease.Lease
 	own      string // the selector of this shard's objects
 	objects  metadata.Interface
 	upstream *url.URL
@@ -97,11 +96,12 @@ func New(config Config) (*Proxy, error) {
 	if config.Logger == nil {
 		config.Logger = zap.NewNop()
 	}
+	lease := config.Shard.Lease()
 	p := &Proxy{
-		config: config, roles: roles{}, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
+		config: config, roles: roles{}, lease: lease, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
 		caches:   map[schema.GroupResource][]cache.SharedIndexInformer{},
-		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(config.Ring),
-		election: election{of: config.OwnElection, shard: config.Identity},
+		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
+		election: election{of: config.OwnElection, shard: lease.Identity()},
 	}
 	var err error
 	unlimited := rest.CopyConfig(config.Upstream)
@@ -130,6 +130,7 @@ func New(config Config) (*Proxy, error) {
 			}
 		}
 	}
+	lease.OnOutside(func(schema.GroupResource) {}) // what is not the ring's passes outside of Do
 	return p, nil
 }
 
@@ -139,8 +140,10 @@ func (c Config) validate() error {
 		name    string
 		missing bool
 	}{
-		{"Shard", c.Shard == nil}, {"Upstream", c.Upstream == nil}, {"Mapper", c.Mapper == nil}, {"Ring", c.Ring == ""},
-		{"Identity", c.Identity == ""}, {"Resources", len(c.Resources) == 0},
+		{"Shard", c.Shard == nil},
+		{"Upstream", c.Upstream == nil},
+		{"Mapper", c.Mapper == nil},
+		{"Resources", len(c.Resources) == 0},
 	} {
 		if required.missing {
 			errs = append(errs, fmt.Errorf("proxy: %s: required", required.name))
@@ -247,6 +250,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass:
 		p.reverse.ServeHTTP(w, r)
 	case selectOwn:
+		p.config.Shard.NoteList(e.q.resource.GroupResource())
 		query := r.URL.Query()
 		query.Set("labelSelector", p.selecting(query))
 		p.reverse.ServeHTTP(w, withQuery(r, query))

@@ -52,16 +52,19 @@ type member struct {
 
 // join starts a replica and waits until its proxy is ready.
 func join(t *testing.T, server *apisim.Server, identity string, change func(*proxy.Config)) *member {
-	c := replica.Config{
-		Namespace: "default", Ring: "r", Identity: identity, Mapper: mapper(),
-		Resources: []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}},
+	return joinAs(t, server, replica.Config{Identity: identity}, change)
+}
+
+// joinAs is join with a configuration in which what all members have in common may be left out.
+func joinAs(t *testing.T, server *apisim.Server, c replica.Config, change func(*proxy.Config)) *member {
+	c.Namespace, c.Ring, c.Mapper = "default", "r", mapper()
+	if c.Resources == nil {
+		c.Resources = []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}}
 	}
-	connection := server.Client(identity)
+	connection := server.Client(c.Identity)
 	r, err := replica.New(connection.Config(), c)
 	require.NoError(t, err)
-	config := proxy.Config{
-		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity, Resources: c.Resources,
-	}
+	config := proxy.Config{Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Resources: c.Resources}
 	if change != nil {
 		change(&config)
 	}

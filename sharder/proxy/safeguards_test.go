@@ -22,7 +22,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "objects that are let go of are shown", File: "proxy.go",
-		Old: " + \",!\" + api.DrainLabel(config.Ring)", New: "", Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
+		Old: " + \",!\" + api.DrainLabel(lease.Ring())", New: "", Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
 	},
 	{
 		Name: "marks are shown", File: "marks.go",
@@ -157,7 +157,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "an apply removes the stamp", File: "write.go",
-		Old: "				m.labels[api.ShardLabel(p.config.Ring)] = p.config.Identity\n", New: "",
+		Old: "				m.labels[api.ShardLabel(p.lease.Ring())] = p.lease.Identity()\n", New: "",
 		Caught: "TestAppliesHaveTheStampAndNoOtherMark",
 	},
 	{
