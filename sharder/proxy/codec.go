@@ -30,10 +30,11 @@ func (m objectMeta) clone() objectMeta {
 // equal reports whether an editor has changed nothing of what it may change.
 func (m objectMeta) equal(other objectMeta) bool {
 	return m.name == other.name && m.uid == other.uid && m.resourceVersion == other.resourceVersion &&
+		len(m.owners) == len(other.owners) &&
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
-// editor changes name, uid, resourceVersion, labels or annotations of one object.
+// editor changes name, uid, resourceVersion, labels or annotations of one object, or adds or removes owners.
 type editor func(m *objectMeta) error
 
 // codec reads and writes one encoding.

@@ -77,6 +77,7 @@ func editUnstructured(object map[string]any, f editor) error {
 	u.SetResourceVersion(m.resourceVersion)
 	u.SetLabels(orNil(m.labels))
 	u.SetAnnotations(orNil(m.annotations))
+	u.SetOwnerReferences(m.owners)
 	return nil
 }
 

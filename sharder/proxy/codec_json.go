@@ -170,13 +170,14 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 			delete(raw, name)
 			return
 		}
-		raw[name], _ = json.Marshal(value) // of strings
+		raw[name], _ = json.Marshal(value) // of strings and booleans
 	}
 	set("name", m.name, m.name == "")
 	set("uid", m.uid, m.uid == "")
 	set("resourceVersion", m.resourceVersion, m.resourceVersion == "")
 	set("labels", m.labels, len(m.labels) == 0)
 	set("annotations", m.annotations, len(m.annotations) == 0)
+	set("ownerReferences", m.owners, len(m.owners) == 0)
 	object["metadata"], err = json.Marshal(raw)
 	return true, err
 }

@@ -78,7 +78,7 @@ func protoMetadata(f editor) func([]byte) ([]byte, error) {
 			return data, nil
 		}
 		o.Name, o.UID, o.ResourceVersion = m.name, types.UID(m.uid), m.resourceVersion
-		o.Labels, o.Annotations = m.labels, m.annotations
+		o.Labels, o.Annotations, o.OwnerReferences = m.labels, m.annotations, m.owners
 		return o.Marshal()
 	}
 }

@@ -96,6 +96,23 @@ func TestMarksAreHiddenInEveryEncoding(t *testing.T) {
 	}
 }
 
+func TestOwnersAreEditedInEveryEncoding(t *testing.T) {
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "u"}}
+	for media, data := range encoded(t, unmarked()) {
+		for _, want := range [][]metav1.OwnerReference{owners, nil} {
+			var err error
+			data, err = codecOf(media).edit(data, func(m *objectMeta) error {
+				m.owners = want
+				return nil
+			})
+			require.NoError(t, err, media)
+			got := &corev1.ConfigMap{}
+			decoded(t, media, data, got)
+			assert.Equal(t, want, got.OwnerReferences, media)
+		}
+	}
+}
+
 func TestMarksAreHiddenInTables(t *testing.T) {
 	object, err := json.Marshal(marked())
 	require.NoError(t, err)

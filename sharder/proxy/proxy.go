@@ -101,7 +101,7 @@ func New(config Config) (*Proxy, error) {
 		config: config, roles: roles{}, lease: lease, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
 		caches:   map[schema.GroupResource][]cache.SharedIndexInformer{},
 		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
-		election: election{of: config.OwnElection, shard: lease.Identity()},
+		election: election{of: config.OwnElection, shard: lease},
 	}
 	var err error
 	unlimited := rest.CopyConfig(config.Upstream)
@@ -335,9 +335,9 @@ func (p *Proxy) modify(r *http.Response) error {
 	defer e.end(Passed)
 	e.received = time.Now()
 	edit := e.edit
-	switch rename := e.edit; {
-	case e.hidden && rename != nil:
-		edit = func(m *objectMeta) error { return errors.Join(rename(m), hide(m)) }
+	switch other := e.edit; {
+	case e.hidden && other != nil:
+		edit = func(m *objectMeta) error { return errors.Join(other(m), hide(m)) }
 	case e.hidden:
 		edit = hide
 	}

@@ -290,3 +290,40 @@ func TestOnlyTheObjectOfAnElectionIsTheShardsOwn(t *testing.T) {
 		assert.True(t, apierrors.IsNotFound(err), "b has its own: %v", err)
 	})
 }
+
+func TestTheObjectOfAnElectionGoesWithTheShard(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace, of string
+		stays         bool
+	}{
+		"a shard's":         {namespace: "default"},
+		"elsewhere":         {namespace: "other", stays: true},
+		"of something else": {namespace: "default", of: "m0", stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, admin := newServer(t, 1)
+				a := join(t, server, "a", func(p *proxy.Config) {
+					p.OwnElection = types.NamespacedName{Namespace: c.namespace, Name: "program"}
+				})
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "program"}}
+				if c.of != "" {
+					lease.OwnerReferences = []metav1.OwnerReference{{
+						APIVersion: "v1", Kind: "ConfigMap", Name: c.of, UID: admin.stored(c.of).UID,
+					}}
+				}
+				leases := a.client.CoordinationV1().Leases(c.namespace)
+				made, err := leases.Create(t.Context(), lease, metav1.CreateOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, lease.OwnerReferences, made.OwnerReferences, "as the program has made it")
+				_, err = leases.Update(t.Context(), made, metav1.UpdateOptions{})
+				require.NoError(t, err)
+				a.leave(t)
+				require.NoError(t, admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+				server.Collect()
+				_, err = admin.CoordinationV1().Leases(c.namespace).Get(t.Context(), "program-a", metav1.GetOptions{})
+				assert.Equal(t, !c.stays, apierrors.IsNotFound(err), "%v", err)
+			})
+		})
+	}
+}

@@ -190,12 +190,17 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the name of an election is that of all replicas in bodies", File: "election.go",
-		Old: "			return rename(l.of.Name, l.ownName())(m)\n", New: "			return nil\n",
+		Old: "			m.name, named = l.ownName(), true\n", New: "			named = true\n",
 		Caught: "TestItsOwnElection",
 	},
 	{
 		Name: "the name of an election is that of the shard in answers", File: "election.go",
-		Old: "	e.edit = rename(l.ownName(), l.of.Name)\n", New: "", Caught: "TestItsOwnElection",
+		Old: "	e.edit = l.show\n", New: "", Caught: "TestItsOwnElection",
+	},
+	{
+		Name: "the object of an election has another owner, and goes with the shard", File: "election.go",
+		Old: "			if len(m.owners) == 0 && e.q.verb", New: "			if e.q.verb",
+		Caught: "TestTheObjectOfAnElectionGoesWithTheShard",
 	},
 	{
 		Name: "a body may have any size", File: "body.go",
