@@ -123,7 +123,7 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	flags.StringVar(&o.election.Identity, "identity", "",
 		"`text` that is unique per process (default: the hostname and random digits)")
 	flags.StringVar(&o.election.PodUID, "pod-uid", "",
-		"`UID` of this Pod: others then learn from the kubelet that this container has ended")
+		"`UID` of this Pod, whose name is the hostname: others then learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
 		"how `long` the processes of the program may take to end after SIGTERM; set a Pod's "+
