@@ -62,7 +62,9 @@ func (o *options) replica() replica.Config {
 	}
 	c.PodName, _ = os.Hostname() // the shard may have another name
 	for _, r := range o.ring.resources {
-		c.Resources = append(c.Resources, api.Resource{GVR: r, Children: o.ring.children})
+		c.Resources = append(c.Resources, api.Resource{
+			GVR: r, Children: o.ring.children, Selector: o.ring.selector, Namespaces: o.ring.namespaces,
+		})
 	}
 	return c
 }

@@ -20,3 +20,15 @@ func TestAShardWithANameOfItsOwnIsInItsPod(t *testing.T) {
 	assert.Equal(t, "u", c.PodUID)
 	assert.Equal(t, hostname, c.PodName, "sharders watch it for the kubelet's report")
 }
+
+func TestARingOfSomeObjects(t *testing.T) {
+	o, err := parse(strings.Fields("--ring r --resource secrets.v1 --resource pods.v1 --children services.v1 "+
+		"--selector app=x,!old --namespaces a,b -- true"), io.Discard)
+	require.NoError(t, err)
+	resources := o.replica().Resources
+	require.Len(t, resources, 2)
+	for _, r := range resources {
+		assert.Equal(t, "app=x,!old", r.Selector.String())
+		assert.Equal(t, []string{"a", "b"}, r.Namespaces)
+	}
+}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -84,7 +86,7 @@ type Proxy struct {
 	upstream *url.URL
 	reverse  *httputil.ReverseProxy
 	kinds    map[schema.GroupResource]schema.GroupVersionKind
-	caches   map[schema.GroupResource][]cache.SharedIndexInformer
+	caches   map[schema.GroupResource]map[string]cache.SharedIndexInformer // by namespace, or one for all
 	election election
 }
 
@@ -99,7 +101,7 @@ func New(config Config) (*Proxy, error) {
 	lease := config.Shard.Lease()
 	p := &Proxy{
 		config: config, roles: roles{}, lease: lease, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
-		caches:   map[schema.GroupResource][]cache.SharedIndexInformer{},
+		caches:   map[schema.GroupResource]map[string]cache.SharedIndexInformer{},
 		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
 		election: election{of: config.OwnElection, shard: lease},
 	}
@@ -158,22 +160,25 @@ func (c Config) validate() error {
 // watch makes the informers of a resource, from which the proxy learns whose an object is.
 func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string, r role) error {
 	at := resource.GroupResource()
-	if _, known := p.roles[at]; known { // children of several roots
-		return nil
-	}
 	kind, err := p.config.Mapper.KindFor(resource)
 	if err != nil {
 		return fmt.Errorf("proxy: %s: %w", at, err)
 	}
 	p.roles[at], p.kinds[at] = r, kind
+	if p.caches[at] == nil { // or children of several roots
+		p.caches[at] = map[string]cache.SharedIndexInformer{}
+	}
 	example := &metav1.PartialObjectMetadata{}
 	example.SetGroupVersionKind(kind)
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
+		if p.caches[at][namespace] != nil {
+			continue
+		}
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
-		p.caches[at] = append(p.caches[at], p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{}))
+		p.caches[at][namespace] = p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
 	}
 	return nil
 }
@@ -185,7 +190,7 @@ func (p *Proxy) Run(ctx context.Context, ready func()) error {
 	defer cancel()
 	var all []cache.SharedIndexInformer
 	for _, each := range p.caches {
-		all = append(all, each...)
+		all = slices.AppendSeq(all, maps.Values(each))
 	}
 	ended := make(chan struct{})
 	for _, each := range all {
@@ -219,15 +224,36 @@ func (p *Proxy) Objects() map[schema.GroupResource]int {
 	return counts
 }
 
+// cache returns the one that shows objects of a resource in a namespace, or nil if that is not in the ring.
+func (p *Proxy) cache(q request) cache.SharedIndexInformer {
+	of := p.caches[q.resource.GroupResource()]
+	if all := of[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return of[q.namespace]
+}
+
+// roleOf returns the role of what a request is about. A program that lists roots of a namespace that is not in
+// the ring is shown nothing, because each replica would work on them.
+func (p *Proxy) roleOf(q request) role {
+	r, many := p.roles[q.resource.GroupResource()], q.name == "" && q.verb != "create"
+	if q.namespace != "" && p.cache(q) == nil && !(r == root && many) {
+		return outside
+	}
+	return r
+}
+
 // cached returns the copy of an object that a cache has, or nil.
 func (p *Proxy) cached(q request) *metav1.PartialObjectMetadata {
-	key := cache.ObjectName{Namespace: q.namespace, Name: q.name}.String()
-	for _, each := range p.caches[q.resource.GroupResource()] {
-		if item, ok, _ := each.GetStore().GetByKey(key); ok {
-			return item.(*metav1.PartialObjectMetadata)
-		}
+	from := p.cache(q)
+	if from == nil { // no such path
+		return nil
 	}
-	return nil
+	item, ok, _ := from.GetStore().GetByKey(cache.ObjectName{Namespace: q.namespace, Name: q.name}.String())
+	if !ok {
+		return nil
+	}
+	return item.(*metav1.PartialObjectMetadata)
 }
 
 // live reads an object from the API server.
@@ -244,7 +270,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	e.role = p.roles[e.q.resource.GroupResource()]
+	e.role = p.roleOf(e.q)
 	e.hidden = e.role != outside && !p.config.ShowMarks && e.q.verb != "connect"
 	switch decide(e.q, e.role) {
 	case pass:
