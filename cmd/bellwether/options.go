@@ -45,6 +45,7 @@ type ringOptions struct {
 	namespaces     []string        // none: all
 	quiet          time.Duration
 	showMarks      bool
+	dryRun         bool
 	ownElection    types.NamespacedName
 	serviceAccount string
 	metrics        string
@@ -86,6 +87,8 @@ func ringFlags(r *ringOptions) *flag.FlagSet {
 	flags.DurationVar(&r.quiet, "quiet", 2*time.Second,
 		"how `long` to wait, when an object moves to another shard, after its last write here")
 	flags.BoolVar(&r.showMarks, "show-marks", false, "let the program read the ring's labels and annotations")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "send the program's writes as dry runs, and log deletions that follow "+
+		"when an object moves to another shard")
 	flags.Func("own-election",
 		"`namespace/name` of the Lease of the program's own leader election: every shard then leads", r.setOwnElection)
 	flags.StringVar(&r.serviceAccount, "service-account", "", "`directory` for token, ca.crt and namespace, for "+

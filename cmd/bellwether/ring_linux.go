@@ -40,8 +40,9 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
 		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Resources: c.Resources,
-		ShowMarks: j.ring.showMarks, OwnElection: j.ring.ownElection, Logger: j.log,
-		Hooks: proxy.Hooks{OnRequest: counts.count},
+		ShowMarks: j.ring.showMarks, OwnElection: j.ring.ownElection, DryRun: j.ring.dryRun,
+		Logger: j.log,
+		Hooks:  proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {
 		return usageError{err}

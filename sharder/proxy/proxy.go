@@ -45,6 +45,10 @@ type Config struct {
 	// is then one of this shard's own: every replica leads. Default: none.
 	OwnElection types.NamespacedName
 
+	// DryRun sends all writes of the program but those of its election as dry runs, and logs deletions shortly
+	// after an object has moved to another shard, at Warn. Default: false.
+	DryRun bool
+
 	// Hooks are called when something happens, for metrics.
 	Hooks Hooks
 	// Logger receives requests that the proxy refuses because it cannot read them, at Warn. Nil: no
@@ -88,6 +92,8 @@ type Proxy struct {
 	kinds    map[schema.GroupResource]schema.GroupVersionKind
 	caches   map[schema.GroupResource]map[string]cache.SharedIndexInformer // by namespace, or one for all
 	election election
+
+	rehearsal rehearsal
 }
 
 // New returns a proxy. The error joins one error for each rule that config breaks.
@@ -179,6 +185,11 @@ func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string,
 		}
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
 		p.caches[at][namespace] = p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
+		if p.config.DryRun && r == root {
+			if err := p.noteMoves(p.caches[at][namespace]); err != nil {
+				return fmt.Errorf("proxy: %s: %w", at, err)
+			}
+		}
 	}
 	return nil
 }
@@ -271,6 +282,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	e.role = p.roleOf(e.q)
+	if p.config.DryRun {
+		if r = p.rehearse(w, r, e); r == nil {
+			return
+		}
+	}
 	e.hidden = e.role != outside && !p.config.ShowMarks && e.q.verb != "connect"
 	switch decide(e.q, e.role) {
 	case pass:
