@@ -48,7 +48,6 @@ type ringOptions struct {
 	dryRun         bool
 	ownElection    types.NamespacedName
 	serviceAccount string
-	metrics        string
 }
 
 // resourcesFlag is a list of resources, as <resource>.<version>.<group>.
@@ -78,12 +77,12 @@ func ringFlags(r *ringOptions) *flag.FlagSet {
 	flags.StringVar(&r.shard, "shard", "", "`name` of this shard, the same after a restart (default: the hostname)")
 	flags.Var(resourcesFlag{&r.resources}, "resource",
 		"`resource.version.group` that the ring distributes; may be repeated")
-	flags.Var(resourcesFlag{&r.children}, "children",
-		"`resource.version.group` of what the program makes for such an object, with it as the controller; may be repeated")
+	flags.Var(resourcesFlag{&r.children}, "children", "`resource.version.group` of what the program makes for such an "+
+		"object, with it as the controller; may be repeated")
 	flags.Func("selector", "`labels`, as kubectl takes them, of the objects that the ring distributes (default: all)",
 		r.setSelector)
-	flags.Func("namespaces", "`names`, with commas, of the namespaces whose objects the ring distributes (default: all)",
-		r.setNamespaces)
+	flags.Func("namespaces", "`names`, with commas, of the namespaces whose objects the ring distributes (default: "+
+		"all)", r.setNamespaces)
 	flags.DurationVar(&r.quiet, "quiet", 2*time.Second,
 		"how `long` to wait, when an object moves to another shard, after its last write here")
 	flags.BoolVar(&r.showMarks, "show-marks", false, "let the program read the ring's labels and annotations")
@@ -160,8 +159,8 @@ func parse(arguments []string, help io.Writer) (options, error) {
 		"how `long` the Lease lasts without renewal, in whole seconds")
 	flags.StringVar(&o.election.Identity, "identity", "",
 		"`text` that is unique per process (default: the hostname and random digits)")
-	flags.StringVar(&o.election.PodUID, "pod-uid", "",
-		"`UID` of this Pod, whose name is the hostname: others then learn from the kubelet that this container has ended")
+	flags.StringVar(&o.election.PodUID, "pod-uid", "", "`UID` of this Pod, whose name is the hostname: others then "+
+		"learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
 		"how `long` the processes of the program may take to end after SIGTERM; set a Pod's "+

@@ -22,7 +22,8 @@ func answer(w http.ResponseWriter, status metav1.Status) {
 
 func failure(code int, reason metav1.StatusReason, q request, format string, arguments ...any) metav1.Status {
 	return metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: "bellwether: " + fmt.Sprintf(format, arguments...),
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+		Message: "bellwether: " + fmt.Sprintf(format, arguments...),
 		Details: &metav1.StatusDetails{Name: q.name, Group: q.resource.Group, Kind: q.resource.Resource},
 	}
 }

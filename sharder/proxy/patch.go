@@ -28,7 +28,9 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 	if replaces(meta) {
 		return nil, false, errors.New("metadata: a directive would remove the ring's marks")
 	}
-	for field, have := range map[string]map[string]string{"labels": current.labels, "annotations": current.annotations} {
+	for field, have := range map[string]map[string]string{
+		"labels": current.labels, "annotations": current.annotations,
+	} {
 		raw, ok := meta[field]
 		if !ok {
 			continue
@@ -103,7 +105,8 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 			if mark && o.Op != "move" { // which takes something from where it is
 				continue
 			}
-			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op, o.From, o.Path)
+			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op,
+				o.From, o.Path)
 		}
 		if (o.Op == "move" || o.Op == "copy") && holdsMarks(o.From) {
 			return nil, false, fmt.Errorf("operation %d: %s of %q: rings keep their marks", i, o.Op, o.From)

@@ -35,14 +35,20 @@ func TestMergePatchesKeepTheMarks(t *testing.T) {
 	}{
 		{`{"spec":{"a":null}}`, `{"spec":{"a":null}}`, false},
 		{`{"metadata":{"labels":{"app":"b"}}}`, `{"metadata":{"labels":{"app":"b"}}}`, false},
-		{`{"metadata":{"labels":{"app":"b","shard.bellwether.dev/r":null}}}`, `{"metadata":{"labels":{"app":"b"}}}`, false},
+		{
+			`{"metadata":{"labels":{"app":"b","shard.bellwether.dev/r":null}}}`,
+			`{"metadata":{"labels":{"app":"b"}}}`, false,
+		},
 		{
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["f"]}}`, false,
 		},
 		{`{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"app":null},"resourceVersion":"7"}}`, true},
 		{`{"metadata":{"annotations":null}}`, `{"metadata":{"annotations":{},"resourceVersion":"7"}}`, true},
-		{`{"metadata":{"labels":null,"resourceVersion":"5"}}`, `{"metadata":{"labels":{"app":null},"resourceVersion":"5"}}`, false},
+		{
+			`{"metadata":{"labels":null,"resourceVersion":"5"}}`,
+			`{"metadata":{"labels":{"app":null},"resourceVersion":"5"}}`, false,
+		},
 	} {
 		got, pinned, err := keepInMergePatch([]byte(c.patch), present)
 		require.NoError(t, err, c.patch)
@@ -70,7 +76,10 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 			`[{"op":"remove","path":"/spec/a"}]`, false,
 		},
 		{`[{"op":"add","path":"/metadata/labels/drain.bellwether.dev~1r","value":"y"}]`, `[]`, false},
-		{`[{"op":"add","path":"/metadata/labels/x","value":"y"}]`, `[{"op":"add","path":"/metadata/labels/x","value":"y"}]`, false},
+		{
+			`[{"op":"add","path":"/metadata/labels/x","value":"y"}]`,
+			`[{"op":"add","path":"/metadata/labels/x","value":"y"}]`, false,
+		},
 		{
 			`[{"op":"add","path":"/metadata/labels","value":{}},{"op":"add","path":"/metadata/labels/x","value":"y"}]`,
 			`[` + test + `,{"op":"add","path":"/metadata/labels","value":{"shard.bellwether.dev/r":"s"}},` +
@@ -78,11 +87,14 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 		},
 		{
 			`[{"op":"remove","path":"/metadata/annotations"}]`,
-			`[` + test + `,{"op":"replace","path":"/metadata/annotations","value":{"owner.pods.bellwether.dev/r":"{}"}}]`, true,
+			`[` + test + `,{"op":"replace","path":"/metadata/annotations",` +
+				`"value":{"owner.pods.bellwether.dev/r":"{}"}}]`,
+			true,
 		},
 		{
 			`[{"op":"test","path":"/metadata/labels","value":{"app":"a"}}]`,
-			`[` + test + `,{"op":"test","path":"/metadata/labels","value":{"app":"a","shard.bellwether.dev/r":"s"}}]`, true,
+			`[` + test + `,{"op":"test","path":"/metadata/labels","value":{"app":"a","shard.bellwether.dev/r":"s"}}]`,
+			true,
 		},
 	} {
 		got, pinned, err := keepInJSONPatch([]byte(c.patch), present)
@@ -92,7 +104,8 @@ func TestJSONPatchesKeepTheMarks(t *testing.T) {
 		assert.Equal(t, c.pinned, pinned, c.patch)
 	}
 	for _, patch := range []string{
-		`{}`, `[{"op":"replace","path":"/metadata","value":{}}]`, `[{"op":"move","from":"/a","path":"/metadata/labels"}]`,
+		`{}`, `[{"op":"replace","path":"/metadata","value":{}}]`,
+		`[{"op":"move","from":"/a","path":"/metadata/labels"}]`,
 		`[{"op":"add","path":"/metadata/labels","value":1}]`,
 		`[{"op":"copy","from":"/metadata/labels/shard.bellwether.dev~1r","path":"/metadata/labels/x"}]`,
 		`[{"op":"copy","from":"/metadata/labels","path":"/spec/labels"}]`,

@@ -1,3 +1,5 @@
+// Package proxy makes a program a shard without a change to it: the program reads only objects of the shard, and its
+// writes are sent while the objects are the shard's. Command bellwether starts both; see docs/any-controller.md.
 package proxy
 
 import (
@@ -69,13 +71,13 @@ type Hooks struct {
 type Outcome string
 
 const (
-	// Passed: it was sent to the API server.
+	// Passed means that it was sent to the API server.
 	Passed Outcome = "passed"
-	// Refused: the object is not this shard's.
+	// Refused means that the object is not this shard's.
 	Refused Outcome = "refused"
-	// NotYet: the object may be this shard's soon, or the process is about to end.
+	// NotYet means that the object may be this shard's soon, or the process is about to end.
 	NotYet Outcome = "not_yet"
-	// Invalid: the proxy could not read it.
+	// Invalid means that the proxy could not read it.
 	Invalid Outcome = "invalid"
 )
 
@@ -247,8 +249,9 @@ func (p *Proxy) cache(q request) cache.SharedIndexInformer {
 // roleOf returns the role of what a request is about. A program that lists roots of a namespace that is not in
 // the ring is shown nothing, because each replica would work on them.
 func (p *Proxy) roleOf(q request) role {
-	r, many := p.roles[q.resource.GroupResource()], q.name == "" && q.verb != "create"
-	if q.namespace != "" && p.cache(q) == nil && !(r == root && many) {
+	r := p.roles[q.resource.GroupResource()]
+	listed := r == root && q.name == "" && q.verb != "create"
+	if q.namespace != "" && p.cache(q) == nil && !listed {
 		return outside
 	}
 	return r
@@ -304,8 +307,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.doEach(w, r, e)
 	case refuse:
 		e.end(Invalid)
-		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q, "unknown request: %s %s",
-			r.Method, r.URL.Path))
+		answer(w, failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, e.q,
+			"unknown request: %s %s", r.Method, r.URL.Path))
 	}
 }
 

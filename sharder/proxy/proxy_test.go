@@ -142,7 +142,8 @@ func TestTwoProgramsShareTheObjects(t *testing.T) {
 
 		// An update of a reconciler that builds all metadata from nothing, and one that copies nothing.
 		m, err = maps.Update(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: mine, Labels: map[string]string{"app": "x"}}, Data: map[string]string{"k": "v"},
+			ObjectMeta: metav1.ObjectMeta{Name: mine, Labels: map[string]string{"app": "x"}},
+			Data:       map[string]string{"k": "v"},
 		}, metav1.UpdateOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"app": "x"}, m.Labels)
@@ -182,7 +183,8 @@ func TestChildrenAreStampedAndFollow(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Empty(t, made.Labels)
-		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}, metav1.CreateOptions{})
+		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}},
+			metav1.CreateOptions{})
 		require.NoError(t, err, "not the ring's")
 		list, err := secrets.List(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
@@ -319,7 +321,8 @@ func TestTheObjectOfAnElectionGoesWithTheShard(t *testing.T) {
 				_, err = leases.Update(t.Context(), made, metav1.UpdateOptions{})
 				require.NoError(t, err)
 				a.leave(t)
-				require.NoError(t, admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{}))
+				err = admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{})
+				require.NoError(t, err)
 				server.Collect()
 				_, err = admin.CoordinationV1().Leases(c.namespace).Get(t.Context(), "program-a", metav1.GetOptions{})
 				assert.Equal(t, !c.stays, apierrors.IsNotFound(err), "%v", err)

@@ -92,5 +92,6 @@ func (p *Proxy) warnOfDeletion(q request, asked time.Time) {
 	}
 	p.config.Logger.Warn("a deletion followed the move of an object: do not shard a program that deletes because an "+
 		"object has moved", zap.Stringer("moved", cache.MetaObjectToName(left)),
-		zap.Stringer("resource", q.resource.GroupResource()), zap.Stringer("deleted", cache.ObjectName{Namespace: q.namespace, Name: q.name}), zap.Duration("after", after))
+		zap.Stringer("resource", q.resource.GroupResource()),
+		zap.Stringer("deleted", cache.ObjectName{Namespace: q.namespace, Name: q.name}), zap.Duration("after", after))
 }

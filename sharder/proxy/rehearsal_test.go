@@ -62,19 +62,19 @@ func TestARehearsalChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		stored, err := admin.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
-		core := a.client.CoreV1()
-		_, err = core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}},
-			metav1.CreateOptions{})
+		maps, another := a.client.CoreV1().ConfigMaps("default"), metav1.ObjectMeta{Name: "another"}
+		_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: another}, metav1.CreateOptions{})
 		assert.NoError(t, err)
-		_, err = core.ConfigMaps("default").Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m0"}},
+		_, err = maps.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m0"}},
 			metav1.UpdateOptions{})
 		assert.NoError(t, err)
-		_, err = core.ConfigMaps("default").Patch(t.Context(), "m0", types.MergePatchType, []byte(`{"data":{"k":"v"}}`),
+		_, err = maps.Patch(t.Context(), "m0", types.MergePatchType, []byte(`{"data":{"k":"v"}}`),
 			metav1.PatchOptions{})
 		assert.NoError(t, err)
-		assert.NoError(t, core.ConfigMaps("default").Delete(t.Context(), "m0", metav1.DeleteOptions{}))
+		assert.NoError(t, maps.Delete(t.Context(), "m0", metav1.DeleteOptions{}))
 		assert.NoError(t, a.deleteBlue(t))
-		assert.NoError(t, a.client.CoordinationV1().Leases("default").Delete(t.Context(), "another", metav1.DeleteOptions{}))
+		leases := a.client.CoordinationV1().Leases("default")
+		assert.NoError(t, leases.Delete(t.Context(), "another", metav1.DeleteOptions{}))
 		for _, q := range []struct{ method, path, body string }{
 			{http.MethodDelete, "/api/v1/namespaces/default/configmaps/m0?gracePeriodSeconds=1", ""},
 			{http.MethodDelete, "/apis/coordination.k8s.io/v1/namespaces/default/leases/another", "{}"},
@@ -91,17 +91,17 @@ func TestARehearsalChangesNothing(t *testing.T) {
 		}
 		assert.Equal(t, http.StatusBadRequest,
 			a.ask(http.MethodDelete, "/api/v1/namespaces/default/configmaps/m0", "application/json", "{").Code)
-		assert.NotEqual(t, http.StatusMethodNotAllowed, a.ask(http.MethodGet, "/api/v1/namespaces/default/pods/p/log", "",
-			"").Code)
+		got := a.ask(http.MethodGet, "/api/v1/namespaces/default/pods/p/log", "", "")
+		assert.NotEqual(t, http.StatusMethodNotAllowed, got.Code)
 		assert.Empty(t, changes)
 		after, err := admin.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, stored.Items, after.Items)
 
-		_, err = a.client.CoordinationV1().Leases("default").Create(t.Context(),
-			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "program"}}, metav1.CreateOptions{})
+		_, err = leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "program"}},
+			metav1.CreateOptions{})
 		assert.NoError(t, err)
-		assert.Equal(t, []string{"POST /apis/coordination.k8s.io/v1/namespaces/default/leases"}, changes, "it must lead")
+		assert.Equal(t, []string{"POST /apis/coordination.k8s.io/v1/namespaces/default/leases"}, changes)
 	})
 }
 
@@ -122,8 +122,11 @@ func (d delayed) Read(p []byte) (int, error) {
 
 // The proxy's own watch may be later than the program's.
 func TestADeletionAfterAMoveIsWarnedOf(t *testing.T) {
-	const warning = "a deletion followed the move of an object: do not shard a program that deletes because an object " +
-		"has moved"
+	const (
+		begun   = "objects move to other shards: deletions within a minute are logged"
+		warning = "a deletion followed the move of an object: do not shard a program that deletes because an " +
+			"object has moved"
+	)
 	for name, c := range map[string]struct {
 		pause, lag time.Duration
 		method     string
@@ -176,7 +179,7 @@ func TestADeletionAfterAMoveIsWarnedOf(t *testing.T) {
 				a.ask(c.method, path, "application/merge-patch+json", "")
 				time.Sleep(2 * time.Second)
 				assert.Len(t, logs.FilterMessage(warning).All(), c.warnings)
-				assert.Len(t, logs.FilterMessage("objects move to other shards: deletions within a minute are logged").All(), 1)
+				assert.Len(t, logs.FilterMessage(begun).All(), 1)
 				for _, each := range logs.FilterMessage(warning).All() {
 					assert.Equal(t, "default/m0", each.ContextMap()["moved"])
 					assert.Equal(t, "default/cleaned", each.ContextMap()["deleted"])

@@ -34,7 +34,7 @@ func TestAProgramBehindAProxyIsNotWarnedOf(t *testing.T) {
 			}{
 				{http.MethodPost, namespace + "secrets", "Secret", http.StatusCreated},
 				{http.MethodDelete, namespace + "secrets/alone", "", http.StatusOK},
-				{http.MethodPut, namespace + "configmaps/alone", "ConfigMap", http.StatusNotFound}, // of other kinds a creation
+				{http.MethodPut, namespace + "configmaps/alone", "ConfigMap", http.StatusNotFound},
 			} {
 				body := ""
 				if write.kind != "" {

@@ -26,8 +26,8 @@ const (
 	noInformer = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works on them"
 	noneAtAll  = "this shard runs no informer of any resource of the ring, and gets no objects: nothing would work " +
 		"on them"
-	notAsked = "nothing asks the shard about objects of this resource: wrap the reconciler by WrapReconciler of module " +
-		"controllerruntime, or call Shard.Do or RunController; behind a proxy, let the program use its address"
+	notAsked = "nothing asks the shard about objects of this resource: wrap the reconciler by WrapReconciler of " +
+		"module controllerruntime, or call Shard.Do or RunController; behind a proxy, let the program use its address"
 )
 
 // idleness is since when a resource has had no informer, as far as Check has seen.

@@ -37,8 +37,8 @@ type Config struct {
 	AckGrace time.Duration
 
 	// Quiet is how long the shard waits, after it has admitted no more work on an object and the last
-	// has ended, before it lets go. It is for work that goes on outside of Do, of which the shard sees
-	// only the requests. Default: 0.
+	// has ended, before it lets go. It is for work that goes on outside of Do, because the shard
+	// sees only requests. Default: 0.
 	Quiet time.Duration
 
 	// Concurrency is how many objects of one informer the shard lets go of at a time. A quarter
