@@ -31,9 +31,6 @@ func (l election) concerns(q request) bool {
 	return false
 }
 
-// byName selects the election's object in lists and watches.
-func (l election) byName() string { return "metadata.name=" + l.of.Name }
-
 // ownName is that of the object for this shard's program.
 func (l election) ownName() string { return l.of.Name + "-" + l.shard.Identity() }
 
@@ -83,7 +80,7 @@ func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) (othe
 		r = r.Clone(r.Context())
 		r.URL.Path = r.URL.Path[:at+1] + l.ownName() + r.URL.Path[at+1+len(l.of.Name):]
 		r.URL.RawPath = ""
-	case query.Get("fieldSelector") == l.byName():
+	case query.Get("fieldSelector") == "metadata.name="+l.of.Name:
 		query.Set("fieldSelector", "metadata.name="+l.ownName())
 		r = withQuery(r, query)
 	case e.q.verb != "create" || e.q.name != "":

@@ -188,9 +188,7 @@ func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string,
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
 		p.caches[at][namespace] = p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
 		if p.config.DryRun && r == root {
-			if err := p.noteMoves(p.caches[at][namespace]); err != nil {
-				return fmt.Errorf("proxy: %s: %w", at, err)
-			}
+			p.noteMoves(p.caches[at][namespace])
 		}
 	}
 	return nil

@@ -63,12 +63,12 @@ func (p *Proxy) rehearse(w http.ResponseWriter, r *http.Request, e *exchange) *h
 }
 
 // noteMoves has a rehearsal know when the objects of a cache leave the program's lists.
-func (p *Proxy) noteMoves(of cache.SharedIndexInformer) error {
+func (p *Proxy) noteMoves(of cache.SharedIndexInformer) {
 	draining := func(o any) bool {
 		_, ok := o.(metav1.Object).GetLabels()[api.DrainLabel(p.lease.Ring())]
 		return ok
 	}
-	_, err := of.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+	_, _ = of.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
 		if draining(before) || !draining(after) {
 			return
 		}
@@ -78,8 +78,7 @@ func (p *Proxy) noteMoves(of cache.SharedIndexInformer) error {
 			p.config.Logger.Info("objects move to other shards: deletions within a minute are logged")
 		}
 		p.rehearsal.left, p.rehearsal.at = after.(metav1.Object), time.Now()
-	}})
-	return err
+	}}) // fails only once it has stopped
 }
 
 // warnOfDeletion logs a deletion that may be the consequence of a move.

@@ -117,7 +117,11 @@ func TestBadInput(t *testing.T) {
 	t.Run("unknown verbs", func(t *testing.T) {
 		before := s.version(secrets, of["a"])
 		for _, c := range []struct{ method, path string }{
-			{"PURGE", mine}, {"PROPFIND", objects}, {"TRACE", mine}, {"LINK", "/api/v1/nodes/n"}, {"PUT", objects + "/../x"},
+			{"PURGE", mine},
+			{"PROPFIND", objects},
+			{"TRACE", mine},
+			{"LINK", "/api/v1/nodes/n"},
+			{"PUT", objects + "/../x"},
 			{"DELETE", "/api/v1//namespaces/" + s.namespace + "/secrets/" + of["b"]},
 		} {
 			w.send(c.method, c.path, "application/json", strings.NewReader("{}")).

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +22,9 @@ const examples = "../../../examples/anycontroller"
 
 var greetings = schema.GroupVersionResource{Group: "example.bellwether.dev", Version: "v1", Resource: "greetings"}
 
-// A controller in shell, with kubectl: it creates by server-side apply.
-func TestForeignShell(t *testing.T) {
+// newShell returns a cluster with some Greetings, for a controller in shell, with kubectl: it creates by server-side
+// apply.
+func newShell(t *testing.T, objects int) *cluster {
 	script, err := filepath.Abs(filepath.Join(examples, "shout.sh"))
 	require.NoError(t, err)
 	for _, tool := range []string{"bash", "kubectl", "jq"} {
@@ -53,7 +55,44 @@ func TestForeignShell(t *testing.T) {
 		},
 		command: []string{"bash", script},
 	})
+	for i := range objects {
+		_, err := c.client.Resource(greetings).Namespace(c.namespace).Create(t.Context(), &unstructured.Unstructured{
+			Object: map[string]any{
+				"apiVersion": greetings.GroupVersion().String(), "kind": "Greeting",
+				"metadata": map[string]any{"name": fmt.Sprintf("g-%02d", i)}, "spec": map[string]any{"text": "one"},
+			},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	return c
+}
+
+// The API server answers what a rehearsal writes, and stores nothing of it.
+func TestForeignRehearsal(t *testing.T) {
+	const objects = 3
+	c := newShell(t, objects)
+	c.program.flags = []string{"--dry-run", "--namespaces", c.namespace, "--selector", "!unwanted"}
+	r := c.start("a")
+	for _, resource := range []string{"configmaps", "greetings.example.bellwether.dev"} {
+		written := fmt.Sprintf("{resource=%q,verb=\"patch\",outcome=\"passed\"}", resource)
+		c.until("written to "+resource, func() string {
+			if metrics := r.metrics(); !strings.Contains(metrics, written) {
+				return metrics
+			}
+			return ""
+		})
+	}
+	for _, o := range c.list(configMaps) {
+		assert.NotContains(t, o.GetName(), "shout-")
+	}
+	for _, o := range c.list(greetings) {
+		assert.Empty(t, o.Object["status"], o.GetName())
+	}
+}
+
+func TestForeignShell(t *testing.T) {
 	const objects = 6
+	c := newShell(t, objects)
 	say := func(text string) {
 		for i := range objects {
 			_, err := c.client.Resource(greetings).Namespace(c.namespace).Patch(t.Context(), fmt.Sprintf("g-%02d", i),
@@ -79,15 +118,6 @@ func TestForeignShell(t *testing.T) {
 			}
 			return ""
 		})
-	}
-	for i := range objects {
-		_, err := c.client.Resource(greetings).Namespace(c.namespace).Create(t.Context(), &unstructured.Unstructured{
-			Object: map[string]any{
-				"apiVersion": greetings.GroupVersion().String(), "kind": "Greeting",
-				"metadata": map[string]any{"name": fmt.Sprintf("g-%02d", i)}, "spec": map[string]any{"text": "one"},
-			},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
 	}
 	c.start("a")
 	c.start("b")
