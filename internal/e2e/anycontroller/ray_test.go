@@ -167,7 +167,6 @@ func TestForeignRayOperator(t *testing.T) {
 	r.createdOnce("services", objects)
 	r.createdOnce("pods", objects*6)
 
-	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	var names []string
 	for _, o := range r.list(leases) {
 		names = append(names, o.GetName())
