@@ -1,6 +1,7 @@
 package anycontroller_test
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -36,12 +37,12 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 	require.NoError(t, err)
 	c := newCluster(t, program{
 		name: "copier", resources: []schema.GroupVersionResource{secrets},
-		children: []schema.GroupVersionResource{deployments},
+		children: []schema.GroupVersionResource{deployments}, flags: append(flags, "--quiet", "100ms"),
 		rights: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}},
 			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create", "update"}},
 		},
-		flags: append(flags, "--quiet", "100ms"), command: []string{path},
+		command: []string{path},
 	})
 	const objects = 10
 	for i := range objects {
@@ -62,8 +63,8 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 		if i%2 > 0 {
 			from, to = to, from
 		}
-		c.drain(to, false)
-		c.drain(from, true)
+		require.NoError(t, c.drain(t.Context(), to, false))
+		require.NoError(t, c.drain(t.Context(), from, true))
 		c.until(fmt.Sprintf("handover %d to %s", i+1, to), func() string {
 			with := map[string]int{}
 			for _, d := range c.list(deployments) {
@@ -76,7 +77,7 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 		})
 	}
 	c.judged()
-	c.createdOnce("deployments", objects)
+	c.createdOnce(deployments, objects)
 	changes := 0
 	for _, d := range c.list(deployments) {
 		changes += int(d.GetGeneration()) - 1 // the API server counts changes of specification and annotations
@@ -85,13 +86,13 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 }
 
 // drain has a shard give up its objects, or take some again.
-func (c *cluster) drain(shard string, drained bool) {
-	c.t.Helper()
+func (c *cluster) drain(ctx context.Context, shard string, drained bool) error {
 	value := "null"
 	if drained {
 		value = `""`
 	}
-	_, err := c.client.Resource(leases).Namespace(c.namespace).Patch(c.t.Context(), shard, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, shardlease.DrainAnnotation, value), metav1.PatchOptions{})
-	require.NoError(c.t, err)
+	_, err := c.client.Resource(leases).Namespace(c.namespace).Patch(ctx, shard, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, shardlease.DrainAnnotation, value),
+		metav1.PatchOptions{})
+	return err
 }

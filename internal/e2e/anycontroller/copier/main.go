@@ -24,7 +24,7 @@ func main() {
 		log.Fatal(err)
 	}
 	client := kubernetes.NewForConfigOrDie(config)
-	ctx := context.Background() //nolint:forbidigo // main is where contexts begin
+	ctx := context.Background()
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		roots, err := client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
 		if err != nil {
