@@ -35,7 +35,7 @@ func TestDecisions(t *testing.T) {
 		{"GET", "/api/v1/namespaces", of("list", "", "namespaces", "", "", ""), selectOwn, selectOwn, pass},
 		{"PUT", "/api/v1/namespaces/ns", of("update", "", "namespaces", "", "ns", ""), do, do, pass},
 		{"PUT", "/api/v1/namespaces/ns/finalize", of("update", "", "namespaces", "", "ns", "finalize"), do, do, pass},
-		{"PURGE", "/api/v1/namespaces/ns/pods/p", of("PURGE", "", "pods", "ns", "p", ""), refuse, refuse, refuse},
+		{"PURGE", "/api/v1/namespaces/ns/pods/p", of("unknown", "", "pods", "ns", "p", ""), refuse, refuse, refuse},
 		{"GET", "/version", request{}, pass, pass, pass},
 		{"GET", "/apis/g", request{}, pass, pass, pass},
 		{"GET", "/apis/g/v1", request{}, pass, pass, pass},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
@@ -337,7 +338,8 @@ func (p *Proxy) modify(r *http.Response) error {
 	case e.hidden:
 		edit = hide
 	}
-	if edit == nil || r.StatusCode == http.StatusSwitchingProtocols || r.Body == nil || r.Body == http.NoBody {
+	if edit == nil || r.StatusCode < http.StatusOK || r.StatusCode >= http.StatusMultipleChoices ||
+		r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	c := codecOf(r.Header.Get("Content-Type"))
@@ -346,11 +348,16 @@ func (p *Proxy) modify(r *http.Response) error {
 	}
 	r.Header.Del("Content-Length")
 	r.ContentLength = -1
-	if e.q.verb == "watch" && r.StatusCode == http.StatusOK {
-		r.Body = editedStream(r.Body, c, edit)
-		return nil
+	from := r.Body
+	switch e.q.verb {
+	case "watch":
+		r.Body = edited(from, func(to io.Writer) error { return editStream(to, from, c, edit) })
+	case "list":
+		r.Body = edited(from, func(to io.Writer) error { return c.editList(to, from, edit) })
+	default:
+		return editBody(r, c, edit)
 	}
-	return editBody(r, c, edit)
+	return nil
 }
 
 // unreachable answers a request that the API server did not answer.
