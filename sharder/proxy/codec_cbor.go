@@ -59,7 +59,7 @@ func (c cborCodec) edit(data []byte, f editor) ([]byte, error) {
 func editUnstructured(object map[string]any, f editor) error {
 	u := unstructured.Unstructured{Object: object}
 	each, nested := object["items"], false
-	if u.GetKind() == "Table" {
+	if strings.HasPrefix(u.GetAPIVersion(), "meta.k8s.io/") {
 		each, nested = object["rows"], true
 	}
 	if all, ok := each.([]any); ok && (nested || strings.HasSuffix(u.GetKind(), "List") && u.GetName() == "") {

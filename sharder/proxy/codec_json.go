@@ -48,7 +48,7 @@ func (c jsonCodec) edit(data []byte, f editor) ([]byte, error) {
 	if err := json.Unmarshal(data, &object); err != nil {
 		return nil, err
 	}
-	if object["rows"] != nil && string(object["kind"]) == `"Table"` {
+	if object["rows"] != nil && bytes.HasPrefix(object["apiVersion"], []byte(`"meta.k8s.io/`)) {
 		var table bytes.Buffer
 		err := c.editList(&table, bytes.NewReader(data), f)
 		return table.Bytes(), err

@@ -221,6 +221,24 @@ func TestAListThatIsCutOffIsAnError(t *testing.T) {
 	}
 }
 
+// A custom resource may be called Table, and have rows.
+func TestACustomTableIsAnObject(t *testing.T) {
+	table := map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Table", "rows": []any{map[string]any{"object": map[string]any{}}},
+		"metadata": map[string]any{"name": "x", "labels": map[string]any{api.ShardLabel("r"): "s"}},
+	}
+	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeCBOR} {
+		data, err := json.Marshal(table)
+		if media == runtime.ContentTypeCBOR {
+			data, err = direct.Marshal(table)
+		}
+		require.NoError(t, err)
+		edited, err := codecOf(media).edit(data, hide)
+		require.NoError(t, err)
+		assert.NotContains(t, string(edited), "bellwether.dev", media)
+	}
+}
+
 // An empty list may have no items, or null.
 func TestListsMayBeEmpty(t *testing.T) {
 	for _, data := range []string{
