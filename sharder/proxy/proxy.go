@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"maps"
 	"net/http"
@@ -128,7 +129,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: upstream, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
-		FlushInterval: -1, ErrorLog: log.New(nowhere{}, "", 0),
+		ErrorLog: log.New(nowhere{}, "", 0),
 	}
 	for _, r := range config.Resources {
 		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {
@@ -384,7 +385,8 @@ func (p *Proxy) modify(r *http.Response) error {
 	case e.hidden:
 		edit = hide
 	}
-	if edit == nil || r.StatusCode == http.StatusSwitchingProtocols || r.Body == nil || r.Body == http.NoBody {
+	if edit == nil || r.StatusCode < http.StatusOK || r.StatusCode >= http.StatusMultipleChoices ||
+		r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	c := codecOf(r.Header.Get("Content-Type"))
@@ -393,11 +395,16 @@ func (p *Proxy) modify(r *http.Response) error {
 	}
 	r.Header.Del("Content-Length")
 	r.ContentLength = -1
-	if e.q.verb == "watch" && r.StatusCode == http.StatusOK {
-		r.Body = editedStream(r.Body, c, edit)
-		return nil
+	from := r.Body
+	switch e.q.verb {
+	case "watch":
+		r.Body = edited(from, func(to io.Writer) error { return editStream(to, from, c, edit) })
+	case "list":
+		r.Body = edited(from, func(to io.Writer) error { return c.editList(to, from, edit) })
+	default:
+		return editBody(r, c, edit)
 	}
-	return editBody(r, c, edit)
+	return nil
 }
 
 // unreachable answers a request that the API server did not answer.
