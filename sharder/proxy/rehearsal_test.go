@@ -143,6 +143,7 @@ func TestADeletionAfterAMoveIsWarnedOf(t *testing.T) {
 				server, admin := newServer(t, 1)
 				core, logs := observer.New(zap.InfoLevel)
 				var changes []string
+				defer time.Sleep(time.Second) // an answer may still be delayed
 				late := through(func(next http.RoundTripper, q *http.Request) (*http.Response, error) {
 					answer, err := next.RoundTrip(q)
 					if strings.Contains(q.Header.Get("Accept"), "PartialObjectMetadata") && err == nil {
