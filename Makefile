@@ -214,8 +214,9 @@ soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end
 	@cd internal/e2e/sharder && BELLWETHER_SOAK=$(DURATION) go test -race -count=1 -shuffle=on -parallel 6 -timeout 0
 	@$(MAKE) --no-print-directory chaos
 
-chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees
+chaos: controlplane ## four shards on a real control plane while everything goes wrong for DURATION (10m), and two referees; then for as long each of two foreign programs
 	@cd internal/e2e/chaos && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestChaos$$' -v -timeout 0
+	@cd internal/e2e/anycontroller && BELLWETHER_SOAK=$(DURATION) go test -count=1 -run '^TestForeignChaos$$' -v -timeout 0
 
 demo: ## a tour: leaders, shards and servers that fail; CHAPTER=sharding plays only that; CONTROLPLANE=real: on etcd and Kubernetes, machines too
 	@echo "building the demo; with a cold cache a minute or two"

@@ -173,8 +173,7 @@ func marksOf(o metav1.Object) map[string]string {
 // takes as long as the work of the process does. It may end earlier.
 func runProgram(ctx context.Context, p *sim.Process, worker *shard.Shard, upstream *rest.Config) {
 	through := must(proxy.New(proxy.Config{
-		Shard: worker, Upstream: upstream, Mapper: mapper(), Ring: simulatedRing, Resources: configMaps,
-		Identity: identity(p.Name),
+		Shard: worker, Upstream: upstream, Mapper: mapper(), Resources: configMaps,
 	}))
 	var running sync.WaitGroup
 	defer running.Wait()

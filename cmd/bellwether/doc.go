@@ -121,9 +121,14 @@
 // while the object is this shard's: otherwise it is refused as a conflict, or with 429 if the object may be this
 // shard's soon. All other requests pass while the Lease of the shard is held.
 //
+// --selector and --namespaces restrict the ring to some objects, and the others are no shard's. Without a cluster-wide
+// right, set --namespaces.
+//
 // --children names what the program creates for an object, with that object as the controller. --own-election
 // names the Lease of the program's own leader election, which is then one for each shard; if the program has a
-// flag that turns its election off, use that. --quiet is how long an object rests before another shard gets it.
+// flag that turns its election off, use that. With --dry-run, the program's writes change nothing, and a deletion that
+// follows when an object moves to another shard is logged. --quiet is how long an object rests before another shard
+// gets it.
 //
 // /metrics at --health-address counts the requests for the ring's resources by outcome, and has the latency that
 // the proxy adds and the number of this shard's objects. The program has BELLWETHER_RING and BELLWETHER_SHARD

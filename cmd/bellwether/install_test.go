@@ -20,7 +20,7 @@ func TestInstallCopiesTheProgram(t *testing.T) {
 		require.NoError(t, err)
 		have, err := os.ReadFile(filepath.Join(directory, "bellwether"))
 		require.NoError(t, err)
-		assert.Equal(t, sha256.Sum256(want), sha256.Sum256(have), "it is the same program")
+		assert.Equal(t, sha256.Sum256(want), sha256.Sum256(have), "it is another program")
 		info, err := os.Stat(filepath.Join(directory, "bellwether"))
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o755), info.Mode(), "every user of the Pod may execute it")

@@ -54,11 +54,11 @@ func (m *requests) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	help(w, "bellwether_proxy_requests_total", "counter", "Requests of the program for the ring's resources, by outcome.")
+	help(w, "bellwether_proxy_requests_total", "counter",
+		"Requests of the program for resources of the ring, by outcome.")
 	for _, kind := range slices.SortedFunc(maps.Keys(m.counts), func(a, b requestKind) int {
-		return cmp.Or(
-			cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb), cmp.Compare(a.outcome, b.outcome),
-		)
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.verb, b.verb),
+			cmp.Compare(a.outcome, b.outcome))
 	}) {
 		_, _ = fmt.Fprintf(w, "bellwether_proxy_requests_total{resource=%q,verb=%q,outcome=%q} %d\n",
 			kind.resource, kind.verb, kind.outcome, m.counts[kind])

@@ -12,11 +12,14 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
 // options are the command line of bellwether run.
@@ -38,8 +41,11 @@ type ringOptions struct {
 	name, shard    string
 	resources      []schema.GroupVersionResource
 	children       []schema.GroupVersionResource
+	selector       labels.Selector // nil: all
+	namespaces     []string        // none: all
 	quiet          time.Duration
 	showMarks      bool
+	dryRun         bool
 	ownElection    types.NamespacedName
 	serviceAccount string
 }
@@ -64,30 +70,69 @@ func (f resourcesFlag) Set(value string) error {
 	return nil
 }
 
-// ringFlags adds the flags of a shard.
-func ringFlags(flags *flag.FlagSet, r *ringOptions) (ownElection *string) {
+// ringFlags are the flags of a shard.
+func ringFlags(r *ringOptions) *flag.FlagSet {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.StringVar(&r.name, "ring", "", "`name` of a ring: the program then works on the objects of this shard only")
 	flags.StringVar(&r.shard, "shard", "", "`name` of this shard, the same after a restart (default: the hostname)")
 	flags.Var(resourcesFlag{&r.resources}, "resource",
 		"`resource.version.group` that the ring distributes; may be repeated")
-	flags.Var(resourcesFlag{&r.children}, "children",
-		"`resource.version.group` of what the program makes for such an object, with it as the controller; may be repeated")
+	flags.Var(resourcesFlag{&r.children}, "children", "`resource.version.group` of what the program makes for such an "+
+		"object, with it as the controller; may be repeated")
+	flags.Func("selector", "`labels`, as kubectl takes them, of the objects that the ring distributes (default: all)",
+		r.setSelector)
+	flags.Func("namespaces", "`names`, with commas, of the namespaces whose objects the ring distributes (default: "+
+		"all)", r.setNamespaces)
 	flags.DurationVar(&r.quiet, "quiet", 2*time.Second,
 		"how `long` to wait, when an object moves to another shard, after its last write here")
 	flags.BoolVar(&r.showMarks, "show-marks", false, "let the program read the ring's labels and annotations")
-	ownElection = flags.String("own-election", "",
-		"`namespace/name` of the Lease of the program's own leader election: every shard then leads")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "send the program's writes as dry runs, and log deletions that follow "+
+		"when an object moves to another shard")
+	flags.Func("own-election",
+		"`namespace/name` of the Lease of the program's own leader election: every shard then leads", r.setOwnElection)
 	flags.StringVar(&r.serviceAccount, "service-account", "", "`directory` for token, ca.crt and namespace, for "+
 		"programs that know only /var/run/secrets/kubernetes.io/serviceaccount")
-	return ownElection
+	return flags
 }
 
-func (r *ringOptions) validate(lease, ownElection string) (errs []error) {
-	if r.name == "" {
-		if len(r.resources)+len(r.children) > 0 || ownElection != "" {
-			errs = append(errs, errors.New("--ring: must be set with --resource, --children or --own-election"))
+func (r *ringOptions) setSelector(value string) (err error) {
+	if r.selector, err = labels.Parse(value); err != nil {
+		return err
+	}
+	requirements, _ := r.selector.Requirements()
+	for _, each := range requirements {
+		if len(api.WithoutMarks(map[string]string{each.Key(): ""})) == 0 {
+			return fmt.Errorf("must not name %s, a label of rings", each.Key())
 		}
-		return errs
+	}
+	return nil
+}
+
+func (r *ringOptions) setNamespaces(value string) error {
+	r.namespaces = strings.Split(value, ",")
+	for i, each := range r.namespaces {
+		if problems := validation.IsDNS1123Label(each); len(problems) > 0 {
+			return fmt.Errorf("%q: %s", each, strings.Join(problems, "; "))
+		}
+		if slices.Contains(r.namespaces[:i], each) {
+			return fmt.Errorf("%q: must be named once", each)
+		}
+	}
+	return nil
+}
+
+func (r *ringOptions) setOwnElection(value string) error {
+	namespace, name, ok := strings.Cut(value, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return errors.New("must be namespace/name")
+	}
+	r.ownElection = types.NamespacedName{Namespace: namespace, Name: name}
+	return nil
+}
+
+func (r *ringOptions) validate(lease string) (errs []error) {
+	if r.name == "" {
+		return nil
 	}
 	if lease != "" {
 		errs = append(errs, fmt.Errorf("--ring: must not be set with --lease (got %q and %q)", r.name, lease))
@@ -97,13 +142,6 @@ func (r *ringOptions) validate(lease, ownElection string) (errs []error) {
 	}
 	if r.quiet < 0 {
 		errs = append(errs, fmt.Errorf("--quiet: must not be negative (got %v)", r.quiet))
-	}
-	if ownElection != "" {
-		namespace, name, ok := strings.Cut(ownElection, "/")
-		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			errs = append(errs, fmt.Errorf("--own-election: must be namespace/name (got %q)", ownElection))
-		}
-		r.ownElection = types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	return errs
 }
@@ -121,8 +159,8 @@ func parse(arguments []string, help io.Writer) (options, error) {
 		"how `long` the Lease lasts without renewal, in whole seconds")
 	flags.StringVar(&o.election.Identity, "identity", "",
 		"`text` that is unique per process (default: the hostname and random digits)")
-	flags.StringVar(&o.election.PodUID, "pod-uid", "",
-		"`UID` of this Pod: others then learn from the kubelet that this container has ended")
+	flags.StringVar(&o.election.PodUID, "pod-uid", "", "`UID` of this Pod, whose name is the hostname: others then "+
+		"learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
 		"how `long` the processes of the program may take to end after SIGTERM; set a Pod's "+
@@ -138,7 +176,8 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	flags.StringVar(&o.after, "after", "",
 		"`command` for sh -c that clears what the program has left on this host. It runs before bellwether contends "+
 			"for the Lease, and after each end of the program, before the Lease is released. It has --duration")
-	ownElection := ringFlags(flags, &o.ring)
+	ofRing := ringFlags(&o.ring)
+	ofRing.VisitAll(func(f *flag.Flag) { flags.Var(f.Value, f.Name, f.Usage) })
 	flags.VisitAll(func(f *flag.Flag) {
 		if _, many := f.Value.(resourcesFlag); !many {
 			f.Value = &once{Value: f.Value}
@@ -154,7 +193,12 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	}
 	o.arguments = flags.Args()
 	var errs []error
-	errs = append(errs, o.ring.validate(o.election.Name, *ownElection)...)
+	errs = append(errs, o.ring.validate(o.election.Name)...)
+	flags.Visit(func(f *flag.Flag) {
+		if o.ring.name == "" && ofRing.Lookup(f.Name) != nil {
+			errs = append(errs, fmt.Errorf("--%s: must be set with --ring", f.Name))
+		}
+	})
 	if o.election.Name == "" && o.ring.name == "" {
 		errs = append(errs, errors.New("--lease: must name a Lease, or --ring a ring (got \"\")"))
 	}

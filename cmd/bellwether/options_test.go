@@ -31,6 +31,7 @@ func TestAFlagWithoutAValueNeedsNone(t *testing.T) {
 	o, err := parse(strings.Fields("--ring r --resource secrets.v1 --show-marks -- true"), io.Discard)
 	require.NoError(t, err)
 	assert.True(t, o.ring.showMarks)
+	assert.Equal(t, 2*time.Second, o.ring.quiet)
 	assert.Equal(t, []string{"true"}, o.arguments)
 }
 
@@ -48,6 +49,16 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{"grace: must be given once", "--grace 1s --grace=1s"},
 		{"--health-address: must be host:port", "--health-address 8080"},
 		{"--after: must not be set with --pod-uid", "--after true --pod-uid 1"},
+		{"--quiet: must be set with --ring", "--lease l --quiet 1s"},
+		{`invalid value "a=(" for flag -selector: `, "--ring r --selector a=("},
+		{
+			`"shard.bellwether.dev/x=a" for flag -selector: must not name shard.bellwether.dev/x, a label of rings`,
+			"--ring r --selector shard.bellwether.dev/x=a",
+		},
+		{`invalid value "a," for flag -namespaces: "": a lowercase RFC 1123 label must`, "--ring r --namespaces a,"},
+		{`invalid value "a,b,a" for flag -namespaces: "a": must be named once`, "--ring r --namespaces a,b,a"},
+		{`invalid value "a/b/c" for flag -own-election: must be namespace/name`, "--ring r --own-election a/b/c"},
+		{"flag -namespaces: must be given once", "--ring r --namespaces a --namespaces b"},
 	} {
 		_, err := parse(strings.Fields("--namespace n "+c.flags+" -- true"), io.Discard)
 		assert.ErrorContains(t, err, c.rule)

@@ -23,21 +23,13 @@ import (
 // share makes this process a shard, whose program reaches the API server through it, until this
 // process has to end or its term has ended.
 func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor.Supervisor) error {
-	ring := j.ring
 	discovery, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))
-	resources := make([]api.Resource, len(ring.resources))
-	for i, r := range ring.resources {
-		resources[i] = api.Resource{GVR: r, Children: ring.children}
-	}
-	c := replica.Config{
-		Namespace: j.election.Namespace, Ring: ring.name, Identity: ring.shard, PodUID: j.election.PodUID,
-		Resources: resources, Mapper: mapper, LeaseDuration: j.election.LeaseDuration, KernelDeadline: true,
-		Supervisor: parent, OnLost: j.lost, Quiet: ring.quiet, Logger: j.log,
-	}
+	c := j.replica()
+	c.Mapper, c.Supervisor, c.OnLost, c.Logger = mapper, parent, j.lost, j.log
 	if j.health != "" {
 		c.Healthy = j.healthy
 	}
@@ -47,9 +39,10 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	}
 	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
-		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Ring: ring.name, Resources: resources,
-		Identity: r.Lease.Identity(), ShowMarks: ring.showMarks, OwnElection: ring.ownElection, Logger: j.log,
-		Hooks: proxy.Hooks{OnRequest: counts.count},
+		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Resources: c.Resources,
+		ShowMarks: j.ring.showMarks, OwnElection: j.ring.ownElection, DryRun: j.ring.dryRun,
+		Logger: j.log,
+		Hooks:  proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {
 		return usageError{err}
@@ -60,6 +53,21 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 		return err
 	}
 	return r.Run(ctx, func(ctx context.Context) error { return j.serve(ctx, r, p) }, nil)
+}
+
+// replica returns the configuration that the flags give.
+func (o *options) replica() replica.Config {
+	c := replica.Config{
+		Namespace: o.election.Namespace, Ring: o.ring.name, Identity: o.ring.shard, PodUID: o.election.PodUID,
+		LeaseDuration: o.election.LeaseDuration, KernelDeadline: true, Quiet: o.ring.quiet,
+	}
+	c.PodName, _ = os.Hostname() // the shard may have another name
+	for _, r := range o.ring.resources {
+		c.Resources = append(c.Resources, api.Resource{
+			GVR: r, Children: o.ring.children, Selector: o.ring.selector, Namespaces: o.ring.namespaces,
+		})
+	}
+	return c
 }
 
 // serve is one term of a shard. The proxy serves from before the program starts until it has ended.

@@ -3,6 +3,7 @@ package apisim_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -198,6 +199,27 @@ func TestSilentWatch(t *testing.T) {
 			connection.Inject(apisim.Faults{})
 			assert.Equal(t, watch.Added, (<-events.ResultChan()).Type)
 			events.Stop()
+		})
+}
+
+func TestARefusedWatchEndsWithItsRequest(t *testing.T) {
+	inBubble(t,
+		func(t *testing.T, server *apisim.Server, connection *apisim.Client, configMaps corev1client.ConfigMapInterface) {
+			_, err := configMaps.Create(t.Context(), named("a"), metav1.CreateOptions{})
+			require.NoError(t, err)
+			server.Compact()
+			connection.Inject(apisim.Faults{Silent: true})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, connection.Config().Host+
+				"/api/v1/namespaces/ns/configmaps?watch=true&resourceVersion=1", nil)
+			require.NoError(t, err)
+			response, err := connection.RoundTrip(r)
+			require.NoError(t, err)
+			data, err := io.ReadAll(response.Body) // which nobody closes
+			require.NoError(t, err)
+			assert.Empty(t, data)
+			require.Error(t, ctx.Err())
 		})
 }
 

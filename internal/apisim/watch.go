@@ -49,6 +49,7 @@ func (s *Server) watch(ctx context.Context, c *Client, t target, f form, query u
 	if parseErr != nil {
 		return nil, failure(http.StatusInternalServerError, "", parseErr.Error())
 	}
+	context.AfterFunc(ctx, func() { w.body.hangUp(ctx.Err()) }) // its end may be unread
 	switch {
 	case initial || version == 0:
 		begin := s.data.version
@@ -81,7 +82,7 @@ func (s *Server) watch(ctx context.Context, c *Client, t target, f form, query u
 		w.after = version // may be in the future
 	}
 	s.watches[w] = struct{}{}
-	w.keep(ctx, query)
+	w.keep(query)
 	return w, nil
 }
 
@@ -102,8 +103,8 @@ func watches(query url.Values) bool {
 	return watch != "" && watch != "false" && watch != "0"
 }
 
-// keep ends the stream when its time or its request is over, and sends bookmarks until then.
-func (w *watch) keep(ctx context.Context, query url.Values) {
+// keep ends the stream when its time is over, and sends bookmarks until then.
+func (w *watch) keep(query url.Values) {
 	var timers []*time.Timer
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
 	limit := time.Duration(seconds) * time.Second
@@ -126,7 +127,6 @@ func (w *watch) keep(ctx context.Context, query url.Values) {
 			timers = append(timers, time.AfterFunc(limit-lastBookmark, bookmark))
 		}
 	}
-	context.AfterFunc(ctx, func() { w.body.hangUp(ctx.Err()) }) // its end may be unread
 	go func() {
 		<-w.body.ended
 		w.server.mu.Lock()

@@ -7,18 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // Version is one version of an object, or its end.
 type Version struct {
+	// Resource is one of those that [ControlPlane.Versions] was asked for.
+	Resource string
 	// Revision is the resourceVersion, of the whole store.
 	Revision int64
 	// Object is the object as stored at this revision; for a deletion, as it was before.
@@ -29,18 +33,22 @@ type Version struct {
 // reconnectPause is after how long etcd is asked again.
 const reconnectPause = 50 * time.Millisecond
 
-// Versions calls see with every version that objects have got since the control plane was started,
-// and get from now on, in the order in which they were stored, until ctx has ended or see returns
-// an error. The resources are plurals of kinds of Kubernetes' core group, such as "configmaps";
-// objects are those of a namespace. It asks etcd itself, and so misses nothing when the API server
-// is restarted, or etcd. It has to begin within five minutes, before the API server has the past
-// forgotten.
+// Versions calls see with every version that objects have got since a namespace was created, and get
+// from now on, in the order in which they were stored, until ctx has ended or see returns an error.
+// The resources are plurals of Kubernetes' kinds, such as "configmaps", or custom resources with their
+// group, such as "example.com/foos"; objects are those of the namespace. It asks etcd itself, and so
+// misses nothing when the API server is restarted, or etcd. It has to begin within five minutes,
+// before the API server has the past forgotten.
 func (c *ControlPlane) Versions(ctx context.Context, namespace string, resources []string,
 	see func(Version) error,
 ) error {
-	v := &versions{next: 1, see: see}
-	for _, resource := range resources {
-		v.prefixes = append(v.prefixes, "/registry/"+resource+"/"+namespace+"/")
+	created, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("e2e: versions: %w", err)
+	}
+	v := &versions{see: see, namespace: namespace, resources: resources}
+	if v.next, err = strconv.ParseInt(created.ResourceVersion, 10, 64); err != nil {
+		return fmt.Errorf("e2e: versions: %w", err)
 	}
 	for ctx.Err() == nil {
 		err := c.watchEtcd(ctx, v)
@@ -57,9 +65,10 @@ func (c *ControlPlane) Versions(ctx context.Context, namespace string, resources
 
 // versions is how far the versions have been read.
 type versions struct {
-	prefixes []string // of keys
-	next     int64    // revision
-	see      func(Version) error
+	namespace string
+	resources []string
+	next      int64 // revision
+	see       func(Version) error
 }
 
 // refusedError ends the reading: to continue makes no sense.
@@ -127,25 +136,34 @@ func (v *versions) take(e watchEvent) error {
 		return nil
 	}
 	v.next = e.Now.Revision + 1 // each write of the API server has a revision of its own
-	wanted := false
-	for _, prefix := range v.prefixes {
-		wanted = wanted || strings.HasPrefix(string(e.Now.Key), prefix)
-	}
-	if !wanted {
+	of := slices.IndexFunc(v.resources, func(resource string) bool {
+		return strings.HasPrefix(string(e.Now.Key), "/registry/"+resource+"/"+v.namespace+"/")
+	})
+	if of < 0 {
 		return nil
 	}
-	version := Version{Revision: e.Now.Revision, Deleted: e.Type == "DELETE"}
+	version := Version{Resource: v.resources[of], Revision: e.Now.Revision, Deleted: e.Type == "DELETE"}
 	value := e.Now.Value
 	if version.Deleted {
 		value = e.Previous.Value
 	}
-	stored, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(value, nil, nil)
-	if err != nil {
-		return fmt.Errorf("e2e: versions: decode %s at %d: %w", e.Now.Key, e.Now.Revision, err)
-	}
-	if version.Object, err = meta.Accessor(stored); err != nil {
+	var err error
+	if version.Object, err = decoded(value); err != nil {
 		return fmt.Errorf("e2e: versions: decode %s at %d: %w", e.Now.Key, e.Now.Revision, err)
 	}
 	version.Object.SetResourceVersion(strconv.FormatInt(e.Now.Revision, 10))
 	return v.see(version)
+}
+
+// decoded returns an object as it is stored: custom resources as JSON, others as Protocol Buffers.
+func decoded(value []byte) (metav1.Object, error) {
+	if bytes.HasPrefix(value, []byte("{")) {
+		o := &unstructured.Unstructured{}
+		return o, o.UnmarshalJSON(value)
+	}
+	stored, _, err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(value, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(stored)
 }

@@ -21,7 +21,9 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	require.NoError(t, err)
 	createConfigMap(t, client, namespace, "before")
 	createConfigMap(t, client, "default", "elsewhere")
+	require.NoError(t, cp.Apply(t.Context(), "../../examples/anycontroller/crd.yaml"))
 
+	const custom = "example.bellwether.dev/greetings"
 	refused := errors.New("refused")
 	assert.ErrorIs(t, cp.Versions(t.Context(), namespace, []string{"configmaps"}, func(e2e.Version) error {
 		return refused
@@ -30,7 +32,7 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- cp.Versions(ctx, namespace, []string{"configmaps", "secrets"}, func(v e2e.Version) error {
+		ended <- cp.Versions(ctx, namespace, []string{"configmaps", "secrets", custom}, func(v e2e.Version) error {
 			seen <- v
 			return nil
 		})
@@ -51,6 +53,14 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	v := next()
 	assert.Equal(t, secret.UID, v.Object.GetUID())
 	assert.Equal(t, secret.ResourceVersion, v.Object.GetResourceVersion())
+	assert.Equal(t, "secrets", v.Resource)
+	create := client.CoreV1().RESTClient().Post().AbsPath("/apis/example.bellwether.dev/v1/namespaces", namespace, "greetings").
+		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"example.bellwether.dev/v1",` +
+		`"kind":"Greeting","metadata":{"name":"custom"},"spec":{"text":"x"}}`))
+	require.Eventually(t, func() bool { return create.Do(t.Context()).Error() == nil }, patience, poll) // it is defined
+	v = next()
+	assert.Equal(t, custom, v.Resource)
+	assert.Equal(t, "custom", v.Object.GetName())
 
 	require.NoError(t, cp.CompactTo(t.Context(), v.Revision)) // what was read may be forgotten
 	for _, server := range []*e2e.Process{cp.Etcd, cp.APIServer} {

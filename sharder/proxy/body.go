@@ -51,16 +51,10 @@ func editBody(r *http.Response, c codec, f editor) error {
 	return nil
 }
 
-// editedStream returns a watch whose events are edited. Closing it closes the watch.
-func editedStream(from io.ReadCloser, c codec, f editor) io.ReadCloser {
+// edited returns a body that edit writes while it is read. Closing it closes the one that edit reads.
+func edited(from io.ReadCloser, edit func(to io.Writer) error) io.ReadCloser {
 	reader, writer := io.Pipe()
-	go func() {
-		err := editStream(writer, from, c, f)
-		if errors.Is(err, io.ErrClosedPipe) {
-			err = nil
-		}
-		_ = writer.CloseWithError(err)
-	}()
+	go func() { _ = writer.CloseWithError(edit(writer)) }()
 	return &stream{reader, from}
 }
 

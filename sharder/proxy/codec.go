@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"mime"
-	"net/http"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,17 +29,20 @@ func (m objectMeta) clone() objectMeta {
 // equal reports whether an editor has changed nothing of what it may change.
 func (m objectMeta) equal(other objectMeta) bool {
 	return m.name == other.name && m.uid == other.uid && m.resourceVersion == other.resourceVersion &&
+		len(m.owners) == len(other.owners) &&
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
-// editor changes name, uid, resourceVersion, labels or annotations of one object.
+// editor changes name, uid, resourceVersion, labels or annotations of one object, or adds or removes owners.
 type editor func(m *objectMeta) error
 
 // codec reads and writes one encoding.
 type codec interface {
-	// edit calls f for the metadata of an object, or of each object of a list or a table, and returns
-	// the data with what f has changed.
+	// edit calls f for the metadata of an object, or of each object of a table, and returns the data with
+	// what f has changed.
 	edit(data []byte, f editor) ([]byte, error)
+	// editList copies a list or a table, each object edited.
+	editList(to io.Writer, from io.Reader, f editor) error
 	// editEvent is edit for an event of a watch.
 	editEvent(data []byte, f editor) ([]byte, error)
 	// framer splits the stream of a watch into events.
@@ -95,11 +97,9 @@ var errTooLarge = errors.New("it is larger than any that an API server sends")
 // maxFrame bounds an event of a watch, as client-go does.
 const maxFrame = 16 << 20
 
-// editStream copies the events of a watch, each with its object edited, until the stream ends. It
-// flushes each event.
+// editStream copies the events of a watch, each with its object edited, until the stream ends.
 func editStream(to io.Writer, from io.ReadCloser, c codec, f editor) error {
 	frames, out := c.framer().NewFrameReader(from), c.framer().NewFrameWriter(to)
-	flusher, _ := to.(http.Flusher)
 	buffer := make([]byte, 4<<10)
 	for {
 		n, err := readFrame(frames, &buffer)
@@ -115,9 +115,6 @@ func editStream(to io.Writer, from io.ReadCloser, c codec, f editor) error {
 		}
 		if _, err := out.Write(event); err != nil {
 			return err
-		}
-		if flusher != nil {
-			flusher.Flush()
 		}
 	}
 }

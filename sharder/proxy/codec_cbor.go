@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"io"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,18 @@ func (c cborCodec) editEvent(data []byte, f editor) ([]byte, error) {
 	return direct.Marshal(event)
 }
 
+func (c cborCodec) editList(to io.Writer, from io.Reader, f editor) error {
+	data, err := io.ReadAll(from)
+	if err == nil {
+		data, err = c.edit(data, f)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(data)
+	return err
+}
+
 func (c cborCodec) edit(data []byte, f editor) ([]byte, error) {
 	var object map[string]any
 	if err := direct.Unmarshal(data, &object); err != nil {
@@ -46,10 +59,10 @@ func (c cborCodec) edit(data []byte, f editor) ([]byte, error) {
 func editUnstructured(object map[string]any, f editor) error {
 	u := unstructured.Unstructured{Object: object}
 	each, nested := object["items"], false
-	if u.GetKind() == "Table" {
+	if strings.HasPrefix(u.GetAPIVersion(), "meta.k8s.io/") {
 		each, nested = object["rows"], true
 	}
-	if all, ok := each.([]any); ok && (nested || strings.HasSuffix(u.GetKind(), listSuffix) && u.GetName() == "") {
+	if all, ok := each.([]any); ok && (nested || strings.HasSuffix(u.GetKind(), "List") && u.GetName() == "") {
 		for _, one := range all {
 			element, _ := one.(map[string]any)
 			if nested {
@@ -77,6 +90,7 @@ func editUnstructured(object map[string]any, f editor) error {
 	u.SetResourceVersion(m.resourceVersion)
 	u.SetLabels(orNil(m.labels))
 	u.SetAnnotations(orNil(m.annotations))
+	u.SetOwnerReferences(m.owners)
 	return nil
 }
 

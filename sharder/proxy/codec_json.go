@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strings"
+	"io"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kubejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -46,96 +48,92 @@ func (c jsonCodec) edit(data []byte, f editor) ([]byte, error) {
 	if err := json.Unmarshal(data, &object); err != nil {
 		return nil, err
 	}
-	changed := false
-	var err error
-	if items, ok := object["items"]; ok && isList(object) {
-		object["items"], changed, err = c.editEach(items, f)
-	} else if rows, ok := object["rows"]; ok && kindOf(object) == "Table" {
-		object["rows"], changed, err = c.editRows(rows, f)
-	} else {
-		changed, err = editMetadata(object, f)
+	if object["rows"] != nil && bytes.HasPrefix(object["apiVersion"], []byte(`"meta.k8s.io/`)) {
+		var table bytes.Buffer
+		err := c.editList(&table, bytes.NewReader(data), f)
+		return table.Bytes(), err
 	}
-	if err != nil || !changed {
+	if changed, err := editMetadata(object, f); err != nil || !changed {
 		return data, err
 	}
 	return json.Marshal(object)
 }
 
-func kindOf(object fields) (kind string) {
-	_ = json.Unmarshal(object["kind"], &kind)
-	return kind
-}
-
-// isList reports whether the elements of items are objects. A kind that is no list may have a field of
-// that name, and a name that ends like that of one; but its objects have names.
-func isList(object fields) bool {
-	var named struct {
-		Name string `json:"name"`
-	}
-	return strings.HasSuffix(kindOf(object), listSuffix) &&
-		(len(object["metadata"]) == 0 || json.Unmarshal(object["metadata"], &named) == nil && named.Name == "")
-}
-
-// listSuffix ends the kind of every list.
-const listSuffix = "List"
-
-// editEach edits the elements of a JSON array.
-func (c jsonCodec) editEach(data json.RawMessage, f editor) (_ json.RawMessage, changed bool, err error) {
-	var all []json.RawMessage
-	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, false, err
-	}
-	for i, one := range all {
-		var object fields
-		if err := json.Unmarshal(one, &object); err != nil {
-			return nil, false, err
-		}
-		edited, err := editMetadata(object, f)
+// editList holds one object in memory at a time.
+func (c jsonCodec) editList(to io.Writer, from io.Reader, f editor) error {
+	list := &jsonCopy{json.NewDecoder(from), bufio.NewWriterSize(to, 32<<10)}
+	err := list.each('{', '}', func() error {
+		name, err := list.in.Token()
 		if err != nil {
-			return nil, false, err
+			return err
 		}
-		if !edited {
-			continue
+		key, _ := json.Marshal(name)
+		_, _ = list.out.Write(append(key, ':'))
+		edit, ok := map[any]func([]byte, editor) ([]byte, error){"items": c.edit, "rows": c.editRow}[name]
+		if !ok {
+			return list.one(func(value []byte, _ editor) ([]byte, error) { return value, nil }, f)
 		}
-		if all[i], err = json.Marshal(object); err != nil {
-			return nil, false, err
-		}
-		changed = true
+		return list.each('[', ']', func() error { return list.one(edit, f) })
+	})
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF // or else it would count as complete
 	}
-	if !changed {
-		return data, false, nil
-	}
-	data, err = json.Marshal(all)
-	return data, true, err
+	return errors.Join(err, list.out.Flush())
 }
 
-// editRows edits the object of each row of a table.
-func (c jsonCodec) editRows(data json.RawMessage, f editor) (_ json.RawMessage, changed bool, err error) {
-	var rows []fields
-	if err := json.Unmarshal(data, &rows); err != nil {
-		return nil, false, err
+// editRow edits the object of a row of a table.
+func (c jsonCodec) editRow(data []byte, f editor) ([]byte, error) {
+	var row fields
+	err := json.Unmarshal(data, &row)
+	if object := row["object"]; err != nil || len(object) == 0 || object[0] != '{' {
+		return data, err
 	}
-	for _, row := range rows {
-		var object fields
-		if len(row["object"]) == 0 || json.Unmarshal(row["object"], &object) != nil || object == nil {
-			continue
+	if row["object"], err = c.edit(row["object"], f); err != nil {
+		return nil, err
+	}
+	return json.Marshal(row)
+}
+
+// jsonCopy copies JSON value by value.
+type jsonCopy struct {
+	in  *json.Decoder
+	out *bufio.Writer
+}
+
+// each copies an object or an array, or null, whose members or elements copy copies.
+func (j *jsonCopy) each(begin, end json.Delim, copy func() error) error {
+	switch token, err := j.in.Token(); {
+	case err != nil:
+		return err
+	case token == nil:
+		_, err := j.out.WriteString("null")
+		return err
+	case token != begin:
+		return fmt.Errorf("must begin with %v (got %v)", begin, token)
+	}
+	_ = j.out.WriteByte(byte(begin))
+	for first := true; j.in.More(); first = false {
+		if !first {
+			_ = j.out.WriteByte(',')
 		}
-		edited, err := editMetadata(object, f)
-		if err != nil {
-			return nil, false, err
-		}
-		if edited {
-			if row["object"], err = json.Marshal(object); err != nil {
-				return nil, false, err
-			}
-			changed = true
+		if err := copy(); err != nil {
+			return err
 		}
 	}
-	if !changed {
-		return data, false, nil
+	_ = j.out.WriteByte(byte(end))
+	_, err := j.in.Token()
+	return err
+}
+
+// one copies a value, edited.
+func (j *jsonCopy) one(edit func([]byte, editor) ([]byte, error), f editor) error {
+	var value json.RawMessage
+	if err := j.in.Decode(&value); err != nil {
+		return err
 	}
-	data, err = json.Marshal(rows)
-	return data, true, err
+	data, err := edit(value, f)
+	_, _ = j.out.Write(data)
+	return err
 }
 
 // editMetadata edits the metadata of an object in place.
@@ -170,13 +168,14 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 			delete(raw, name)
 			return
 		}
-		raw[name], _ = json.Marshal(value) // of strings
+		raw[name], _ = json.Marshal(value) // of strings and booleans
 	}
 	set("name", m.name, m.name == "")
 	set("uid", m.uid, m.uid == "")
 	set("resourceVersion", m.resourceVersion, m.resourceVersion == "")
 	set("labels", m.labels, len(m.labels) == 0)
 	set("annotations", m.annotations, len(m.annotations) == 0)
+	set("ownerReferences", m.owners, len(m.owners) == 0)
 	object["metadata"], err = json.Marshal(raw)
 	return true, err
 }

@@ -1,12 +1,13 @@
 package proxy
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -37,97 +38,96 @@ func (c protoCodec) editEvent(data []byte, f editor) ([]byte, error) {
 }
 
 func (protoCodec) edit(data []byte, f editor) ([]byte, error) {
-	rest, ok := bytes.CutPrefix(data, magic)
+	parts, err := editEnveloped(data, func(object []byte) ([][]byte, error) { return editObject(object, f) })
+	return bytes.Join(parts, nil), err
+}
+
+// editList holds the list in memory once, because the lengths of what is changed come before it.
+func (protoCodec) editList(to io.Writer, from io.Reader, f editor) error {
+	data, err := io.ReadAll(from)
+	if err != nil {
+		return err
+	}
+	parts, err := editEnveloped(data, func(list []byte) ([][]byte, error) {
+		return editFields(list, 2, func(object []byte) ([][]byte, error) { return editObject(object, f) })
+	})
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(to, 32<<10)
+	for _, part := range parts {
+		_, _ = out.Write(part)
+	}
+	return out.Flush()
+}
+
+// editEnveloped edits what follows magic: in every runtime.Unknown, field 2 has the object or the list.
+func editEnveloped(data []byte, edit func([]byte) ([][]byte, error)) ([][]byte, error) {
+	envelope, ok := bytes.CutPrefix(data, magic)
 	if !ok {
 		return nil, errProto
 	}
-	var envelope runtime.Unknown
-	if err := envelope.Unmarshal(rest); err != nil {
-		return nil, err
-	}
-	edit := func(object []byte) ([]byte, error) { return editFields(object, 1, protoMetadata(f)) }
-	var err error
-	if strings.HasSuffix(envelope.Kind, listSuffix) {
-		envelope.Raw, err = editFields(envelope.Raw, 2, edit)
-	} else {
-		envelope.Raw, err = edit(envelope.Raw)
-	}
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := envelope.Marshal()
-	return append(bytes.Clone(magic), encoded...), err
+	parts, err := editFields(envelope, 2, edit)
+	return append([][]byte{magic}, parts...), err
+}
+
+func editObject(object []byte, f editor) ([][]byte, error) {
+	return editFields(object, 1, func(metadata []byte) ([][]byte, error) {
+		edited, err := protoMetadata(metadata, f)
+		return [][]byte{edited}, err
+	})
 }
 
 // protoMetadata edits an encoded ObjectMeta.
-func protoMetadata(f editor) func([]byte) ([]byte, error) {
-	return func(data []byte) ([]byte, error) {
-		var o metav1.ObjectMeta
-		if err := o.Unmarshal(data); err != nil {
-			return nil, fmt.Errorf("metadata: %w", err)
-		}
-		m := objectMeta{
-			name: o.Name, namespace: o.Namespace, generateName: o.GenerateName, uid: string(o.UID),
-			resourceVersion: o.ResourceVersion, labels: o.Labels, annotations: o.Annotations, owners: o.OwnerReferences,
-		}
-		before := m.clone()
-		if err := f(&m); err != nil {
-			return nil, err
-		}
-		if m.equal(before) {
-			return data, nil
-		}
-		o.Name, o.UID, o.ResourceVersion = m.name, types.UID(m.uid), m.resourceVersion
-		o.Labels, o.Annotations = m.labels, m.annotations
-		return o.Marshal()
+func protoMetadata(data []byte, f editor) ([]byte, error) {
+	var o metav1.ObjectMeta
+	if err := o.Unmarshal(data); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
 	}
+	m := objectMeta{
+		name: o.Name, namespace: o.Namespace, generateName: o.GenerateName, uid: string(o.UID),
+		resourceVersion: o.ResourceVersion, labels: o.Labels, annotations: o.Annotations, owners: o.OwnerReferences,
+	}
+	before := m.clone()
+	if err := f(&m); err != nil {
+		return nil, err
+	}
+	if m.equal(before) {
+		return data, nil
+	}
+	o.Name, o.UID, o.ResourceVersion = m.name, types.UID(m.uid), m.resourceVersion
+	o.Labels, o.Annotations, o.OwnerReferences = m.labels, m.annotations, m.owners
+	return o.Marshal()
 }
 
-// editFields edits each field of a message with this number, which has a length, and copies all
-// others. See https://protobuf.dev/programming-guides/encoding for the encoding.
-func editFields(message []byte, number uint64, edit func([]byte) ([]byte, error)) ([]byte, error) {
-	out := make([]byte, 0, len(message))
-	for len(message) > 0 {
-		tag, n := binary.Uvarint(message)
-		if n <= 0 {
+// editFields edits each field of a message with this number. The parts that it returns make the message together, and
+// are not copied where nothing has changed.
+func editFields(message []byte, number protowire.Number, edit func([]byte) ([][]byte, error)) (
+	parts [][]byte, err error,
+) {
+	kept := message // since the last field that was edited
+	for rest := message; len(rest) > 0; {
+		of, kind, size := protowire.ConsumeField(rest)
+		if size < 0 {
 			return nil, errProto
 		}
-		size, prefix := uint64(0), uint64(n)
-		switch tag & 7 {
-		case 0: // a varint
-			_, n := binary.Uvarint(message[prefix:])
-			if n <= 0 {
-				return nil, errProto
-			}
-			size = uint64(n)
-		case 1:
-			size = 8
-		case 2: // a length, and as many bytes
-			length, n := binary.Uvarint(message[prefix:])
-			if n <= 0 {
-				return nil, errProto
-			}
-			prefix, size = prefix+uint64(n), length
-		case 5:
-			size = 4
-		default:
-			return nil, errProto
-		}
-		if size > uint64(len(message))-prefix {
-			return nil, errProto
-		}
-		field := message[:prefix+size]
-		message = message[prefix+size:]
-		if tag != number<<3|2 {
-			out = append(out, field...)
+		field, before := rest[:size], kept[:len(kept)-len(rest)]
+		if rest = rest[size:]; of != number || kind != protowire.BytesType {
 			continue
 		}
-		edited, err := edit(field[prefix:])
+		kept = rest
+		_, _, tag := protowire.ConsumeTag(field)
+		value, _ := protowire.ConsumeBytes(field[tag:])
+		edited, err := edit(value)
 		if err != nil {
 			return nil, err
 		}
-		out = binary.AppendUvarint(binary.AppendUvarint(out, tag), uint64(len(edited)))
-		out = append(out, edited...)
+		length := 0
+		for _, part := range edited {
+			length += len(part)
+		}
+		parts = append(parts, before, protowire.AppendVarint(bytes.Clone(field[:tag]), uint64(length)))
+		parts = append(parts, edited...)
 	}
-	return out, nil
+	return append(parts, kept), nil
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,15 +86,35 @@ func TestMarksAreHiddenInEveryEncoding(t *testing.T) {
 		Items:    []corev1.ConfigMap{*marked(), *unmarked()},
 	}
 	for media, data := range encoded(t, list) {
-		edited, err := codecOf(media).edit(data, hide)
-		require.NoError(t, err, media)
+		if media == runtime.ContentTypeYAML {
+			continue // none is asked for
+		}
+		var edited bytes.Buffer
+		require.NoError(t, codecOf(media).editList(&edited, bytes.NewReader(data), hide), media)
 		got := &corev1.ConfigMapList{}
-		decoded(t, media, edited, got)
+		decoded(t, media, edited.Bytes(), got)
 		assert.Equal(t, "c", got.Continue, media)
 		require.Len(t, got.Items, 2, media)
 		for _, item := range got.Items {
 			assert.Equal(t, unmarked().ObjectMeta, item.ObjectMeta, media)
 			assert.Equal(t, unmarked().Data, item.Data, media)
+		}
+	}
+}
+
+func TestOwnersAreEditedInEveryEncoding(t *testing.T) {
+	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "u"}}
+	for media, data := range encoded(t, unmarked()) {
+		for _, want := range [][]metav1.OwnerReference{owners, nil} {
+			var err error
+			data, err = codecOf(media).edit(data, func(m *objectMeta) error {
+				m.owners = want
+				return nil
+			})
+			require.NoError(t, err, media)
+			got := &corev1.ConfigMap{}
+			decoded(t, media, data, got)
+			assert.Equal(t, want, got.OwnerReferences, media)
 		}
 	}
 }
@@ -114,10 +136,14 @@ func TestMarksAreHiddenInTables(t *testing.T) {
 			in, err = direct.Marshal(content)
 			require.NoError(t, err)
 		}
-		edited, err := codecOf(media).edit(in, hide)
+		one, err := codecOf(media).edit(in, hide)
 		require.NoError(t, err)
-		assert.NotContains(t, string(edited), "bellwether.dev", media)
-		assert.Contains(t, string(edited), "value", media)
+		var list bytes.Buffer
+		require.NoError(t, codecOf(media).editList(&list, bytes.NewReader(in), hide))
+		for _, edited := range []string{string(one), list.String()} {
+			assert.NotContains(t, edited, "bellwether.dev", media)
+			assert.Contains(t, edited, "value", media)
+		}
 	}
 }
 
@@ -163,11 +189,15 @@ func TestMarksAreHiddenInWatches(t *testing.T) {
 func TestMalformedBodiesAreErrors(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR} {
 		c := codecOf(media)
-		for _, data := range []string{
-			"", "\x00", "{", "k8s\x00", "k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "[]", `{"metadata":[]}`,
+		for _, data := range [][]byte{
+			nil,
+			{0},
+			[]byte("{"), []byte("k8s\x00"),
+			[]byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), []byte("[]"), []byte(`{"metadata":[]}`),
 		} {
-			_, _ = c.edit([]byte(data), hide)
-			_, _ = c.editEvent([]byte(data), hide)
+			_, _ = c.edit(data, hide)
+			_, _ = c.editEvent(data, hide)
+			_ = c.editList(io.Discard, bytes.NewReader(data), hide)
 		}
 	}
 	for _, data := range []string{"{", "[]", `{"metadata":[]}`, `{"metadata":{"labels":[]}}`} {
@@ -183,6 +213,85 @@ func FuzzCodecs(f *testing.F) {
 		for _, c := range []codec{jsonCodec{}, protoCodec{}, cborCodec{}} {
 			_, _ = c.edit(data, hide)
 			_, _ = c.editEvent(data, hide)
+			_ = c.editList(io.Discard, bytes.NewReader(data), hide)
 		}
 	})
+}
+
+// A list without its end must not pass for a whole one, because a program would take what is missing for deleted.
+func TestAListThatIsCutOffIsAnError(t *testing.T) {
+	list := &corev1.ConfigMapList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
+		Items:    []corev1.ConfigMap{*marked(), *marked()},
+	}
+	through := func(media string, from io.Reader) error {
+		_, err := io.ReadAll(edited(io.NopCloser(from), func(to io.Writer) error {
+			return codecOf(media).editList(to, from, hide)
+		}))
+		return err
+	}
+	for media, data := range encoded(t, list) {
+		if media == runtime.ContentTypeYAML {
+			continue // none is asked for
+		}
+		data = bytes.TrimSpace(data)
+		broken := io.MultiReader(bytes.NewReader(data[:len(data)-1]), iotest.ErrReader(io.ErrUnexpectedEOF))
+		require.ErrorIs(t, through(media, broken), io.ErrUnexpectedEOF, media)
+		for n := range len(data) - 1 {
+			if media == runtime.ContentTypeJSON { // which is edited while it comes
+				require.Error(t, through(media, bytes.NewReader(data[:n])), "%d of %d bytes", n, len(data))
+			}
+		}
+	}
+}
+
+// A custom resource may be called Table, and have rows.
+func TestACustomTableIsAnObject(t *testing.T) {
+	table := map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Table", "rows": []any{map[string]any{"object": map[string]any{}}},
+		"metadata": map[string]any{"name": "x", "labels": map[string]any{api.ShardLabel("r"): "s"}},
+	}
+	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeCBOR} {
+		data, err := json.Marshal(table)
+		if media == runtime.ContentTypeCBOR {
+			data, err = direct.Marshal(table)
+		}
+		require.NoError(t, err)
+		edited, err := codecOf(media).edit(data, hide)
+		require.NoError(t, err)
+		assert.NotContains(t, string(edited), "bellwether.dev", media)
+	}
+}
+
+// An empty list may have no items, or null.
+func TestListsMayBeEmpty(t *testing.T) {
+	for _, data := range []string{
+		`{}`, `{"kind":"FooList","items":null}`, `{"items":[],"kind":"FooList"}`, `{"kind":"Table","rows":null}`,
+		`{"rows":[{"cells":["a"]},{"cells":["a"],"object":null}],"kind":"Table"}`,
+	} {
+		var out bytes.Buffer
+		require.NoError(t, jsonCodec{}.editList(&out, strings.NewReader(data), hide), data)
+		assert.JSONEq(t, data, out.String())
+	}
+	for _, data := range []string{`[]`, `{"items":{}}`, `{"items":7}`, `{"items":[7]}`, `{"rows":[7]}`} {
+		assert.Error(t, jsonCodec{}.editList(io.Discard, strings.NewReader(data), hide), data)
+	}
+}
+
+// A list of all objects takes the memory of one, not of all.
+func TestAListIsPassedOnWhileItComes(t *testing.T) {
+	from, list := io.Pipe()
+	body := edited(from, func(to io.Writer) error { return jsonCodec{}.editList(to, from, hide) })
+	object, err := json.Marshal(marked())
+	require.NoError(t, err)
+	go func() {
+		_, _ = io.WriteString(list, `{"kind":"ConfigMapList","items":[`+string(object))
+		for range 1000 {
+			_, _ = io.WriteString(list, ","+string(object))
+		}
+	}()
+	_, err = io.CopyN(io.Discard, body, 100_000) // although the list has no end yet
+	require.NoError(t, err)
+	require.NoError(t, body.Close())
+	require.NoError(t, list.Close())
 }

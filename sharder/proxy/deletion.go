@@ -14,8 +14,20 @@ import (
 )
 
 // deletionOf returns the deletion of the object with this UID, because another one may have its name by now.
-// An API server that gets options in the body ignores those of the query, so these move there.
 func deletionOf(r *http.Request, data []byte, uid string) (*http.Request, error) {
+	return withDeleteOptions(r, data, func(o *metav1.DeleteOptions) {
+		if o.Preconditions == nil {
+			o.Preconditions = &metav1.Preconditions{}
+		}
+		if o.Preconditions.UID == nil {
+			o.Preconditions.UID = (*types.UID)(&uid)
+		}
+	})
+}
+
+// withDeleteOptions returns a deletion with other options. An API server that gets options in the body ignores
+// those of the query, so these move there.
+func withDeleteOptions(r *http.Request, data []byte, edit func(*metav1.DeleteOptions)) (*http.Request, error) {
 	var options metav1.DeleteOptions
 	query := r.URL.Query()
 	var err error
@@ -27,12 +39,7 @@ func deletionOf(r *http.Request, data []byte, uid string) (*http.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	if options.Preconditions == nil {
-		options.Preconditions = &metav1.Preconditions{}
-	}
-	if options.Preconditions.UID == nil {
-		options.Preconditions.UID = (*types.UID)(&uid)
-	}
+	edit(&options)
 	options.TypeMeta = metav1.TypeMeta{} // those of the resource's group and version
 	if data, err = json.Marshal(options); err != nil {
 		return nil, err

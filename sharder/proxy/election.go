@@ -4,14 +4,18 @@ import (
 	"net/http"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // election gives the program a Lease of its own instead of one that its replicas share.
 type election struct {
 	of    types.NamespacedName // empty: the program elects no leader
-	shard string
+	shard *shardlease.Lease
 }
 
 // concerns reports whether a request may be about the election's object, or about others of its kind.
@@ -20,34 +24,46 @@ func (l election) concerns(q request) bool {
 		return false
 	}
 	switch q.resource.GroupResource() {
-	case schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"},
+	case schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"},
 		schema.GroupResource{Resource: "configmaps"}, schema.GroupResource{Resource: "endpoints"}:
 		return true
 	}
 	return false
 }
 
-// byName selects the election's object in lists and watches.
-func (l election) byName() string { return "metadata.name=" + l.of.Name }
-
 // ownName is that of the object for this shard's program.
-func (l election) ownName() string { return l.of.Name + "-" + l.shard }
+func (l election) ownName() string { return l.of.Name + "-" + l.shard.Identity() }
 
-// rename returns an editor that gives an object another name.
-func rename(from, to string) editor {
-	return func(m *objectMeta) error {
-		if m.name == from {
-			m.name = to
-		}
+// owners returns the shard's Lease, with which Kubernetes deletes the election's object, unless it is in another
+// namespace.
+func (l election) owners() []metav1.OwnerReference {
+	term, err := l.shard.Term()
+	if err != nil || l.of.Namespace != l.shard.Namespace() {
 		return nil
 	}
+	return []metav1.OwnerReference{{
+		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Name: l.shard.Identity(),
+		UID: term.Epoch().LeaseUID,
+	}}
+}
+
+// show is the editor that makes the shard's object that of the program.
+func (l election) show(m *objectMeta) error {
+	if m.name != l.ownName() {
+		return nil
+	}
+	m.name = l.of.Name
+	if len(m.owners) == 1 && m.owners[0].Kind == "Lease" && m.owners[0].Name == l.shard.Identity() {
+		m.owners = nil
+	}
+	return nil
 }
 
 // elect sends a request about the election's object to the one of this shard. If it is about other objects, it
 // returns the request that is to be sent for the program.
 func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) (others *http.Request) {
 	l := p.election
-	e.edit = rename(l.ownName(), l.of.Name)
+	e.edit = l.show
 	query := r.URL.Query()
 	var data []byte
 	switch e.q.verb {
@@ -64,7 +80,7 @@ func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) (othe
 		r = r.Clone(r.Context())
 		r.URL.Path = r.URL.Path[:at+1] + l.ownName() + r.URL.Path[at+1+len(l.of.Name):]
 		r.URL.RawPath = ""
-	case query.Get("fieldSelector") == l.byName():
+	case query.Get("fieldSelector") == "metadata.name="+l.of.Name:
 		query.Set("fieldSelector", "metadata.name="+l.ownName())
 		r = withQuery(r, query)
 	case e.q.verb != "create" || e.q.name != "":
@@ -73,8 +89,14 @@ func (p *Proxy) elect(w http.ResponseWriter, r *http.Request, e *exchange) (othe
 	if len(data) > 0 && !isJSONPatch(r) {
 		named := false
 		renamed, err := p.editRequest(r, data, func(m *objectMeta) error {
-			named = m.name == l.of.Name
-			return rename(l.of.Name, l.ownName())(m)
+			if m.name != l.of.Name {
+				return nil
+			}
+			m.name, named = l.ownName(), true
+			if len(m.owners) == 0 && e.q.verb != "patch" {
+				m.owners = l.owners() // also in updates, because the program does not see them
+			}
+			return nil
 		})
 		switch {
 		case err != nil:

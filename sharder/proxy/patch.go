@@ -105,8 +105,8 @@ func keepInJSONPatch(data []byte, current objectMeta) (_ []byte, pinned bool, er
 			if mark && o.Op != "move" { // which takes something from where it is
 				continue
 			}
-			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op, o.From,
-				o.Path)
+			return nil, false, fmt.Errorf("operation %d: %s of %q to %q: rings keep their marks", i, o.Op,
+				o.From, o.Path)
 		}
 		if (o.Op == "move" || o.Op == "copy") && holdsMarks(o.From) {
 			return nil, false, fmt.Errorf("operation %d: %s of %q: rings keep their marks", i, o.Op, o.From)

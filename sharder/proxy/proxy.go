@@ -1,13 +1,18 @@
+// Package proxy makes a program a shard without a change to it: the program reads only objects of the shard, and its
+// writes are sent while the objects are the shard's. Command bellwether starts both; see docs/any-controller.md.
 package proxy
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +26,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/shard"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // Config configures a [Proxy].
@@ -32,11 +38,8 @@ type Config struct {
 	Upstream *rest.Config
 	// Mapper names the kinds of the resources. Required.
 	Mapper meta.RESTMapper
-	// Ring and Resources are those of the ring. Required.
-	Ring      string
+	// Resources are those of the ring. Required.
 	Resources []api.Resource
-	// Identity is that of the shard. Required.
-	Identity string
 
 	// ShowMarks passes what the program reads of the ring's resources undecoded, with the labels and
 	// annotations of the ring. Default: false, they are hidden.
@@ -44,6 +47,10 @@ type Config struct {
 	// OwnElection names the Lease, ConfigMap or Endpoints of the program's own leader election, which
 	// is then one of this shard's own: every replica leads. Default: none.
 	OwnElection types.NamespacedName
+
+	// DryRun sends all writes of the program but those of its election as dry runs, and logs deletions shortly
+	// after an object has moved to another shard, at Warn. Default: false.
+	DryRun bool
 
 	// Hooks are called when something happens, for metrics.
 	Hooks Hooks
@@ -80,13 +87,16 @@ const (
 type Proxy struct {
 	config   Config
 	roles    roles
+	lease    *shardlease.Lease
 	own      string // the selector of this shard's objects
 	objects  metadata.Interface
 	upstream *url.URL
 	reverse  *httputil.ReverseProxy
 	kinds    map[schema.GroupResource]schema.GroupVersionKind
-	caches   map[schema.GroupResource][]cache.SharedIndexInformer
+	caches   map[schema.GroupResource]map[string]cache.SharedIndexInformer // by namespace, or one for all
 	election election
+
+	rehearsal rehearsal
 }
 
 // New returns a proxy. The error joins one error for each rule that config breaks.
@@ -97,11 +107,12 @@ func New(config Config) (*Proxy, error) {
 	if config.Logger == nil {
 		config.Logger = zap.NewNop()
 	}
+	lease := config.Shard.Lease()
 	p := &Proxy{
-		config: config, roles: roles{}, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
-		caches:   map[schema.GroupResource][]cache.SharedIndexInformer{},
-		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(config.Ring),
-		election: election{of: config.OwnElection, shard: config.Identity},
+		config: config, roles: roles{}, lease: lease, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
+		caches:   map[schema.GroupResource]map[string]cache.SharedIndexInformer{},
+		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
+		election: election{of: config.OwnElection, shard: lease},
 	}
 	var err error
 	unlimited := rest.CopyConfig(config.Upstream)
@@ -118,7 +129,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: upstream, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
-		FlushInterval: -1, ErrorLog: log.New(nowhere{}, "", 0),
+		ErrorLog: log.New(nowhere{}, "", 0),
 	}
 	for _, r := range config.Resources {
 		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {
@@ -130,6 +141,7 @@ func New(config Config) (*Proxy, error) {
 			}
 		}
 	}
+	lease.OnOutside(func(schema.GroupResource) {}) // what is not the ring's passes outside of Do
 	return p, nil
 }
 
@@ -142,8 +154,6 @@ func (c Config) validate() error {
 		{"Shard", c.Shard == nil},
 		{"Upstream", c.Upstream == nil},
 		{"Mapper", c.Mapper == nil},
-		{"Ring", c.Ring == ""},
-		{"Identity", c.Identity == ""},
 		{"Resources", len(c.Resources) == 0},
 	} {
 		if required.missing {
@@ -159,23 +169,28 @@ func (c Config) validate() error {
 // watch makes the informers of a resource, from which the proxy learns whose an object is.
 func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string, r role) error {
 	at := resource.GroupResource()
-	if _, known := p.roles[at]; known { // children of several roots
-		return nil
-	}
 	kind, err := p.config.Mapper.KindFor(resource)
 	if err != nil {
 		return fmt.Errorf("proxy: %s: %w", at, err)
 	}
 	p.roles[at], p.kinds[at] = r, kind
+	if p.caches[at] == nil { // or children of several roots
+		p.caches[at] = map[string]cache.SharedIndexInformer{}
+	}
 	example := &metav1.PartialObjectMetadata{}
 	example.SetGroupVersionKind(kind)
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range namespaces {
+		if p.caches[at][namespace] != nil {
+			continue
+		}
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
-		informer := p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
-		p.caches[at] = append(p.caches[at], informer)
+		p.caches[at][namespace] = p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
+		if p.config.DryRun && r == root {
+			p.noteMoves(p.caches[at][namespace])
+		}
 	}
 	return nil
 }
@@ -187,7 +202,7 @@ func (p *Proxy) Run(ctx context.Context, ready func()) error {
 	defer cancel()
 	var all []cache.SharedIndexInformer
 	for _, each := range p.caches {
-		all = append(all, each...)
+		all = slices.AppendSeq(all, maps.Values(each))
 	}
 	ended := make(chan struct{})
 	for _, each := range all {
@@ -221,15 +236,37 @@ func (p *Proxy) Objects() map[schema.GroupResource]int {
 	return counts
 }
 
+// cache returns the one that shows objects of a resource in a namespace, or nil if that is not in the ring.
+func (p *Proxy) cache(q request) cache.SharedIndexInformer {
+	of := p.caches[q.resource.GroupResource()]
+	if all := of[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return of[q.namespace]
+}
+
+// roleOf returns the role of what a request is about. A program that lists roots of a namespace that is not in
+// the ring is shown nothing, because each replica would work on them.
+func (p *Proxy) roleOf(q request) role {
+	r := p.roles[q.resource.GroupResource()]
+	listed := r == root && q.name == "" && q.verb != "create"
+	if q.namespace != "" && p.cache(q) == nil && !listed {
+		return outside
+	}
+	return r
+}
+
 // cached returns the copy of an object that a cache has, or nil.
 func (p *Proxy) cached(q request) *metav1.PartialObjectMetadata {
-	key := cache.ObjectName{Namespace: q.namespace, Name: q.name}.String()
-	for _, each := range p.caches[q.resource.GroupResource()] {
-		if item, ok, _ := each.GetStore().GetByKey(key); ok {
-			return item.(*metav1.PartialObjectMetadata)
-		}
+	from := p.cache(q)
+	if from == nil { // no such path
+		return nil
 	}
-	return nil
+	item, ok, _ := from.GetStore().GetByKey(cache.ObjectName{Namespace: q.namespace, Name: q.name}.String())
+	if !ok {
+		return nil
+	}
+	return item.(*metav1.PartialObjectMetadata)
 }
 
 // live reads an object from the API server.
@@ -246,12 +283,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	e.role = p.roles[e.q.resource.GroupResource()]
+	e.role = p.roleOf(e.q)
+	if p.config.DryRun {
+		if r = p.rehearse(w, r, e); r == nil {
+			return
+		}
+	}
 	e.hidden = e.role != outside && !p.config.ShowMarks && e.q.verb != "connect"
 	switch decide(e.q, e.role) {
 	case pass:
 		p.reverse.ServeHTTP(w, r)
 	case selectOwn:
+		p.config.Shard.NoteList(e.q.resource.GroupResource())
 		query := r.URL.Query()
 		query.Set("labelSelector", p.selecting(query))
 		p.reverse.ServeHTTP(w, withQuery(r, query))
@@ -336,13 +379,14 @@ func (p *Proxy) modify(r *http.Response) error {
 	defer e.end(Passed)
 	e.received = time.Now()
 	edit := e.edit
-	switch rename := e.edit; {
-	case e.hidden && rename != nil:
-		edit = func(m *objectMeta) error { return errors.Join(rename(m), hide(m)) }
+	switch other := e.edit; {
+	case e.hidden && other != nil:
+		edit = func(m *objectMeta) error { return errors.Join(other(m), hide(m)) }
 	case e.hidden:
 		edit = hide
 	}
-	if edit == nil || r.StatusCode == http.StatusSwitchingProtocols || r.Body == nil || r.Body == http.NoBody {
+	if edit == nil || r.StatusCode < http.StatusOK || r.StatusCode >= http.StatusMultipleChoices ||
+		r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	c := codecOf(r.Header.Get("Content-Type"))
@@ -351,11 +395,16 @@ func (p *Proxy) modify(r *http.Response) error {
 	}
 	r.Header.Del("Content-Length")
 	r.ContentLength = -1
-	if e.q.verb == "watch" && r.StatusCode == http.StatusOK {
-		r.Body = editedStream(r.Body, c, edit)
-		return nil
+	from := r.Body
+	switch e.q.verb {
+	case "watch":
+		r.Body = edited(from, func(to io.Writer) error { return editStream(to, from, c, edit) })
+	case "list":
+		r.Body = edited(from, func(to io.Writer) error { return c.editList(to, from, edit) })
+	default:
+		return editBody(r, c, edit)
 	}
-	return editBody(r, c, edit)
+	return nil
 }
 
 // unreachable answers a request that the API server did not answer.

@@ -52,17 +52,19 @@ type member struct {
 
 // join starts a replica and waits until its proxy is ready.
 func join(t *testing.T, server *apisim.Server, identity string, change func(*proxy.Config)) *member {
-	c := replica.Config{
-		Namespace: "default", Ring: "r", Identity: identity, Mapper: mapper(),
-		Resources: []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}},
+	return joinAs(t, server, replica.Config{Identity: identity}, change)
+}
+
+// joinAs is join with a configuration in which what all members have in common may be left out.
+func joinAs(t *testing.T, server *apisim.Server, c replica.Config, change func(*proxy.Config)) *member {
+	c.Namespace, c.Ring, c.Mapper = "default", "r", mapper()
+	if c.Resources == nil {
+		c.Resources = []api.Resource{{GVR: configMaps, Children: []schema.GroupVersionResource{secrets}}}
 	}
-	connection := server.Client(identity)
+	connection := server.Client(c.Identity)
 	r, err := replica.New(connection.Config(), c)
 	require.NoError(t, err)
-	config := proxy.Config{
-		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Ring: "r", Identity: identity,
-		Resources: c.Resources,
-	}
+	config := proxy.Config{Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper(), Resources: c.Resources}
 	if change != nil {
 		change(&config)
 	}
@@ -181,8 +183,8 @@ func TestChildrenAreStampedAndFollow(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		assert.Empty(t, made.Labels)
-		alone := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}}
-		_, err = secrets.Create(ctx, alone, metav1.CreateOptions{})
+		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "alone"}},
+			metav1.CreateOptions{})
 		require.NoError(t, err, "not the ring's")
 		list, err := secrets.List(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
@@ -289,4 +291,42 @@ func TestOnlyTheObjectOfAnElectionIsTheShardsOwn(t *testing.T) {
 		_, err = b.client.CoreV1().ConfigMaps("default").Get(ctx, "program", metav1.GetOptions{})
 		assert.True(t, apierrors.IsNotFound(err), "b has its own: %v", err)
 	})
+}
+
+func TestTheObjectOfAnElectionGoesWithTheShard(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace, of string
+		stays         bool
+	}{
+		"a shard's":         {namespace: "default"},
+		"elsewhere":         {namespace: "other", stays: true},
+		"of something else": {namespace: "default", of: "m0", stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, admin := newServer(t, 1)
+				a := join(t, server, "a", func(p *proxy.Config) {
+					p.OwnElection = types.NamespacedName{Namespace: c.namespace, Name: "program"}
+				})
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "program"}}
+				if c.of != "" {
+					lease.OwnerReferences = []metav1.OwnerReference{{
+						APIVersion: "v1", Kind: "ConfigMap", Name: c.of, UID: admin.stored(c.of).UID,
+					}}
+				}
+				leases := a.client.CoordinationV1().Leases(c.namespace)
+				made, err := leases.Create(t.Context(), lease, metav1.CreateOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, lease.OwnerReferences, made.OwnerReferences, "as the program has made it")
+				_, err = leases.Update(t.Context(), made, metav1.UpdateOptions{})
+				require.NoError(t, err)
+				a.leave(t)
+				err = admin.CoordinationV1().Leases("default").Delete(t.Context(), "a", metav1.DeleteOptions{})
+				require.NoError(t, err)
+				server.Collect()
+				_, err = admin.CoordinationV1().Leases(c.namespace).Get(t.Context(), "program-a", metav1.GetOptions{})
+				assert.Equal(t, !c.stays, apierrors.IsNotFound(err), "%v", err)
+			})
+		})
+	}
 }

@@ -133,7 +133,7 @@ func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data
 		}
 		m.labels = o.Labels
 		child = o.DeepCopy()
-		delete(child.Labels, api.ShardLabel(p.config.Ring)) // as long as it does not exist, no cache shows it
+		delete(child.Labels, api.ShardLabel(p.lease.Ring())) // as long as it does not exist, no cache shows it
 		return nil
 	})
 	switch {
@@ -262,7 +262,7 @@ func (p *Proxy) kept(r *http.Request, e *exchange, data []byte, current objectMe
 			m.uid = cmp.Or(m.uid, current.uid)
 			if e.role == child {
 				m.labels = withoutNil(m.labels)
-				m.labels[api.ShardLabel(p.config.Ring)] = p.config.Identity
+				m.labels[api.ShardLabel(p.lease.Ring())] = p.lease.Identity()
 			}
 			return nil
 		})
@@ -344,7 +344,7 @@ func (p *Proxy) refused(w http.ResponseWriter, e *exchange, o *metav1.PartialObj
 		answer(w, status)
 	case errors.Is(err, shard.ErrNotMine):
 		e.end(Refused)
-		of := o.GetLabels()[api.ShardLabel(p.config.Ring)]
+		of := o.GetLabels()[api.ShardLabel(p.lease.Ring())]
 		if of == "" {
 			of = "no shard"
 		}

@@ -38,7 +38,7 @@ type administrator struct {
 	server *apisim.Server
 }
 
-// newServer returns a server with n ConfigMaps, every second one blue, and its administrator.
+// newServer returns a server with n ConfigMaps, every other one blue, and its administrator.
 func newServer(t *testing.T, n int) (*apisim.Server, administrator) {
 	server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
 	client, err := kubernetes.NewForConfig(server.Client("admin").Config())
@@ -407,8 +407,8 @@ func TestAppliesHaveTheStampAndNoOtherMark(t *testing.T) {
 			if c.labels == "" {
 				assert.JSONEq(t, `{"metadata":{"name":"m0","uid":"`+string(root.UID)+`"}}`, applied)
 			} else {
-				assert.JSONEq(t, `{"metadata":{"name":"child","uid":"`+string(child.UID)+`","labels":`+c.labels+`}}`,
-					applied)
+				want := `{"metadata":{"name":"child","uid":"` + string(child.UID) + `","labels":` + c.labels + `}}`
+				assert.JSONEq(t, want, applied)
 			}
 			mu.Unlock()
 		}

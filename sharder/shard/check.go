@@ -26,8 +26,8 @@ const (
 	noInformer = "this shard gets objects of a resource of the ring, and runs no informer of it: nothing works on them"
 	noneAtAll  = "this shard runs no informer of any resource of the ring, and gets no objects: nothing would work " +
 		"on them"
-	notAsked = "no reconciler of this resource asks the shard before it works: wrap it by WrapReconciler of module " +
-		"controllerruntime, or call Shard.Do or RunController"
+	notAsked = "nothing asks the shard about objects of this resource: wrap the reconciler by WrapReconciler of " +
+		"module controllerruntime, or call Shard.Do or RunController; behind a proxy, let the program use its address"
 )
 
 // idleness is since when a resource has had no informer, as far as Check has seen.
@@ -97,6 +97,16 @@ const unaskedInterval = time.Minute
 
 // asked records whether work on objects of a resource asks the shard.
 type asked struct{ yes, warned atomic.Bool }
+
+// NoteList records that work on objects of a resource of the ring lists or watches only those of this shard. A
+// proxy, which asks about each write, knows that before anything is written: Check then needs no call of Do.
+func (s *Shard) NoteList(resource schema.GroupResource) {
+	for at, root := range s.roots {
+		if at.GroupResource() == resource {
+			root.asked.note()
+		}
+	}
+}
 
 // note records that it does, without a write for each piece of work, which would make the workers
 // wait for each other.

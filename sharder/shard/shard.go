@@ -258,6 +258,9 @@ func (s *Shard) Selector(others ...labels.Selector) labels.Selector {
 	return selector
 }
 
+// Lease returns the shard's lease.
+func (s *Shard) Lease() *shardlease.Lease { return s.lease }
+
 // end is called before the lease is released. It stops admission and waits for work in flight.
 func (s *Shard) end(ctx context.Context) error {
 	term, _ := shardlease.TermFrom(ctx)

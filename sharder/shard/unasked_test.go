@@ -18,8 +18,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/shardertest"
 )
 
-const unasked = "no reconciler of this resource asks the shard before it works: wrap it by WrapReconciler of module " +
-	"controllerruntime, or call Shard.Do or RunController"
+const unasked = "nothing asks the shard about objects of this resource: wrap the reconciler by WrapReconciler of " +
+	"module controllerruntime, or call Shard.Do or RunController; behind a proxy, let the program use its address"
 
 // A reconciler that is not wrapped works, and nothing shows that others may work on the same objects.
 // The log says so, once, when the informer has shown an object for a while.

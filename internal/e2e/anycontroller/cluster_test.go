@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
@@ -57,9 +59,11 @@ type cluster struct {
 	path      string // of bellwether
 	client    dynamic.Interface
 	judge     *judge
-	replicas  map[string]*replica
-	read      int // lines of the audit log
+	lease     time.Duration // of the replicas
 	ended     bool
+
+	mu       sync.Mutex
+	replicas map[string]*replica
 }
 
 // replica is one process of bellwether, and its program.
@@ -83,12 +87,10 @@ func newCluster(t testing.TB, p program) *cluster {
 	require.NoError(t, err)
 	c := &cluster{
 		t: t, cp: shared, program: p, namespace: namespace, ring: namespace, path: path, client: client,
-		judge: newJudge(namespace), replicas: map[string]*replica{},
+		judge: newJudge(namespace), lease: duration, replicas: map[string]*replica{},
 	}
 	t.Cleanup(c.end)
-	for _, each := range slices.Concat(p.resources, p.children) {
-		c.judge.follow(t, client, each, namespace, slices.Contains(p.resources, each))
-	}
+	c.judge.follow(t, shared, namespace, p)
 	return c
 }
 
@@ -144,23 +146,30 @@ func (c *cluster) rights() (namespace, cluster []rbacv1.PolicyRule) {
 	return namespace, append(cluster, c.program.rights...)
 }
 
-// start starts a replica.
+// start starts a replica, with its rights.
 func (c *cluster) start(name string) *replica {
 	c.t.Helper()
 	user := c.namespace + "-" + name
-	if _, known := c.judge.shards[user]; !known {
+	if !c.judge.expect(user, name) {
 		namespace, cluster := c.rights()
 		require.NoError(c.t, c.cp.Grant(c.t.Context(), user, c.namespace, namespace...))
 		require.NoError(c.t, c.cp.Grant(c.t.Context(), user, "", cluster...))
-		c.judge.mu.Lock()
-		c.judge.shards[user] = name
-		c.judge.mu.Unlock()
 	}
-	kubeconfig, err := c.cp.Kubeconfig(c.cp.User(user, replicasGroup))
+	r, err := c.run(name, name, c.cp.User(user, replicasGroup))
 	require.NoError(c.t, err)
+	c.replicas[name] = r
+	return r
+}
+
+// run starts a process for a shard.
+func (c *cluster) run(process, name string, config *rest.Config) (*replica, error) {
+	kubeconfig, err := c.cp.Kubeconfig(config)
+	if err != nil {
+		return nil, err
+	}
 	arguments := []string{
 		"run", "--kubeconfig", kubeconfig, "--namespace", c.namespace, "--ring", c.ring, "--shard", name,
-		"--duration", duration.String(), "--grace", "5s", "--health-address", "127.0.0.1:0",
+		"--duration", c.lease.String(), "--grace", (c.lease / 3).String(), "--health-address", "127.0.0.1:0",
 	}
 	for _, each := range c.program.resources {
 		arguments = append(arguments, "--resource", flagOf(each))
@@ -170,12 +179,9 @@ func (c *cluster) start(name string) *replica {
 	}
 	arguments = slices.Concat(arguments, c.program.flags, []string{"--"}, c.program.command)
 	p, err := c.cp.Run(e2e.Command{
-		Name: c.namespace + "-" + name, Path: c.path, Args: arguments, Env: c.program.environment, Supervised: true,
+		Name: c.namespace + "-" + process, Path: c.path, Args: arguments, Env: c.program.environment, Supervised: true,
 	})
-	require.NoError(c.t, err)
-	r := &replica{Process: p, cluster: c, name: name}
-	c.replicas[name] = r
-	return r
+	return &replica{Process: p, cluster: c, name: name}, err
 }
 
 func flagOf(r schema.GroupVersionResource) string {
@@ -293,12 +299,7 @@ func (c *cluster) until(what string, holds func() string) {
 func (c *cluster) digest() (judged int) {
 	c.t.Helper()
 	c.until("judged", func() string {
-		events, err := c.cp.Audit()
-		require.NoError(c.t, err)
-		for _, e := range events[c.read:] {
-			c.judge.audit(e)
-		}
-		c.read = len(events)
+		require.NoError(c.t, c.cp.DigestAudit(c.judge.audit))
 		now, remaining := c.judge.settle()
 		judged += now
 		if len(remaining) > 0 {

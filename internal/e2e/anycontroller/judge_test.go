@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +12,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
@@ -37,8 +35,7 @@ type judge struct {
 	mu       sync.Mutex
 	objects  map[types.UID]*object
 	writes   []write
-	lost     []string // versions that have the marks no longer
-	creates  map[string]int
+	lost     []string    // versions that have the marks no longer
 	refused  map[int]int // requests of programs by status
 	byShard  map[string]int
 	breaches []string
@@ -78,33 +75,49 @@ type write struct {
 func newJudge(ring string) *judge {
 	return &judge{
 		ring: ring, shards: map[string]string{}, resources: map[schema.GroupResource]bool{},
-		objects: map[types.UID]*object{}, creates: map[string]int{},
-		refused: map[int]int{}, byShard: map[string]int{},
+		objects: map[types.UID]*object{}, refused: map[int]int{}, byShard: map[string]int{},
 	}
 }
 
-// follow has the judge see all versions of a resource from now on.
-func (j *judge) follow(t testing.TB, client dynamic.Interface, resource schema.GroupVersionResource, namespace string,
-	root bool,
-) {
-	t.Helper()
+// expect has the judge judge the writes of a user, that of a shard, and reports whether it did before.
+func (j *judge) expect(user, shard string) (known bool) {
 	j.mu.Lock()
-	j.resources[resource.GroupResource()] = true
-	j.mu.Unlock()
-	objects := client.Resource(resource).Namespace(namespace)
-	list, err := objects.List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	for i := range list.Items {
-		j.see(resource.GroupResource(), &list.Items[i], root, false)
+	defer j.mu.Unlock()
+	_, known = j.shards[user]
+	j.shards[user] = shard
+	return known
+}
+
+// follow has the judge see all versions of the objects of a ring in a namespace.
+func (j *judge) follow(t testing.TB, cp *e2e.ControlPlane, namespace string, p program) {
+	t.Helper()
+	about := map[string]schema.GroupVersionResource{} // by where they are stored
+	for _, each := range slices.Concat(p.resources, p.children) {
+		about[storedAt(each)] = each
+		j.resources[each.GroupResource()] = true
 	}
-	from := func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return objects.Watch(ctx, options)
-	}
-	e2e.Follow(t, list.GetResourceVersion(), from, func(event watch.Event) {
-		if o, ok := event.Object.(metav1.Object); ok && event.Type != watch.Bookmark {
-			j.see(resource.GroupResource(), o, root, event.Type == watch.Deleted)
-		}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var following sync.WaitGroup
+	following.Go(func() {
+		assert.NoError(t, cp.Versions(ctx, namespace, slices.Collect(maps.Keys(about)), func(v e2e.Version) error {
+			of := about[v.Resource]
+			j.see(of.GroupResource(), v.Object, slices.Contains(p.resources, of), v.Deleted)
+			return nil
+		}))
 	})
+	t.Cleanup(following.Wait)
+	t.Cleanup(stop)
+}
+
+// storedAt returns where etcd has the objects of a resource.
+func storedAt(r schema.GroupVersionResource) string {
+	switch {
+	case strings.Contains(r.Group, "."): // all that are custom
+		return r.Group + "/" + r.Resource
+	case r.Resource == "services":
+		return "services/specs"
+	}
+	return r.Resource
 }
 
 // see processes a version.
@@ -172,9 +185,6 @@ func (j *judge) audit(e e2e.AuditEvent) {
 	}
 	j.byShard[shard]++
 	number, _ := strconv.ParseInt(e.ResourceVersion, 10, 64)
-	if e.Verb == "create" && e.Subresource == "" {
-		j.creates[e.Resource+" "+string(e.UID)]++
-	}
 	j.writes = append(j.writes, write{
 		user: e.User, verb: e.Verb, agent: e.UserAgent, uid: e.UID, version: number,
 		name: e.Resource + " " + e.Namespace + "/" + e.Name,
@@ -204,7 +214,7 @@ func (j *judge) settle() (judged int, remaining []write) {
 		judged++
 		v, _ := o.at(number)
 		if v.root == "" {
-			continue // a child without a root
+			continue // a child of nobody
 		}
 		root := j.objects[v.root]
 		if root == nil {

@@ -1,6 +1,7 @@
 package anycontroller_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,16 +98,25 @@ func (r ray) create(n int) {
 func (r ray) workers(n int) {
 	r.t.Helper()
 	for _, o := range r.list(rayClusters) {
-		_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Patch(r.t.Context(), o.GetName(),
-			types.JSONPatchType,
-			fmt.Appendf(nil, `[{"op":"replace","path":"/spec/workerGroupSpecs/0/replicas","value":%d}]`, n),
-			metav1.PatchOptions{})
-		require.NoError(r.t, err)
+		require.NoError(r.t, r.scale(r.t.Context(), o.GetName(), n))
 	}
 }
 
-// reconciled waits until each cluster has one head, so many workers, and a service.
-func (r ray) reconciled(workers int) {
+func (r ray) scale(ctx context.Context, name string, workers int) error {
+	const path = "/spec/workerGroupSpecs/0/replicas"
+	_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Patch(ctx, name, types.JSONPatchType,
+		fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%d}]`, path, workers), metav1.PatchOptions{})
+	return err
+}
+
+// workersOf returns how many workers a cluster wants.
+func workersOf(o unstructured.Unstructured) int {
+	groups, _, _ := unstructured.NestedSlice(o.Object, "spec", "workerGroupSpecs")
+	return int(groups[0].(map[string]any)["replicas"].(int64))
+}
+
+// reconciled waits until each cluster has one head, its workers, and a service.
+func (r ray) reconciled() {
 	r.t.Helper()
 	r.until("reconciled", func() string {
 		has := map[string]int{}
@@ -119,7 +129,7 @@ func (r ray) reconciled(workers int) {
 		}
 		done, all := 0, r.list(rayClusters)
 		for _, o := range all {
-			if has[o.GetName()+" pods"] == 1+workers && has[o.GetName()+" services"] == 1 {
+			if has[o.GetName()+" pods"] == 1+workersOf(o) && has[o.GetName()+" services"] == 1 {
 				done++
 			}
 		}
@@ -138,39 +148,38 @@ func TestForeignRayOperator(t *testing.T) {
 	r.start("a")
 	r.start("b")
 	r.among("a", "b")
-	r.reconciled(1)
+	r.reconciled()
 
 	var load sync.WaitGroup
 	load.Go(func() { r.workers(2) })
 	r.start("c")
 	r.among("a", "b", "c")
 	load.Wait()
-	r.reconciled(2)
+	r.reconciled()
 
 	t.Log("kill -9")
 	require.NoError(t, r.replicas["b"].Kill())
 	r.among("a", "c")
 	r.workers(3)
-	r.reconciled(3)
+	r.reconciled()
 	assert.Empty(t, r.programs("b"))
 
 	t.Log("drained")
 	require.NoError(t, r.replicas["a"].Terminate())
 	r.among("c")
 	r.workers(4)
-	r.reconciled(4)
+	r.reconciled()
 
 	t.Log("both start again")
 	r.start("b2")
 	require.NoError(t, r.replicas["a"].Restart())
 	r.among("a", "b2", "c")
 	r.workers(5)
-	r.reconciled(5)
+	r.reconciled()
 	r.judged()
-	r.createdOnce("services", objects)
-	r.createdOnce("pods", objects*6)
+	r.createdOnce(services, objects)
+	r.createdOnce(pods, objects*6)
 
-	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	var names []string
 	for _, o := range r.list(leases) {
 		names = append(names, o.GetName())

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/mutation"
 )
 
@@ -37,13 +38,13 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, plan{
-				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []fault{renaming}, slowness: 3,
+				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []e2e.Fault{e2e.Renaming}, slowness: 3,
 				build: []string{"-overlay=" + b.overlay(t)},
 			}, seed(t))
 			stopReading := c.read()
 			began := time.Now()
 			for _, r := range c.replicas {
-				r.start(newName)
+				r.start(e2e.NewName)
 			}
 			c.users.populate(t.Context(), c.plan.objects)
 			// or until it is caught: after seconds or a minute, as chance and the machine will have
@@ -62,7 +63,7 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 // kill ends all replicas.
 func (c *cluster) kill() {
 	for _, r := range c.replicas {
-		assert.NoError(c.t, r.process.Kill())
+		assert.NoError(c.t, r.Process.Kill())
 		r.watched.Wait()
 	}
 }

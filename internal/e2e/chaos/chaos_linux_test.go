@@ -35,7 +35,7 @@ func seed(t *testing.T) uint64 {
 func TestChaos(t *testing.T) {
 	p := plan{
 		replicas: 4, objects: 2000, lasts: 35 * time.Second, rest: 8 * time.Second, serverRest: 20 * time.Second,
-		rate: 40, faults: faults(), slowness: 1,
+		rate: 40, faults: e2e.Faults(), slowness: 1,
 	}
 	if soak := os.Getenv(e2e.SoakEnv); soak != "" {
 		var err error
@@ -51,7 +51,7 @@ func TestChaos(t *testing.T) {
 		fmt.Printf("chaos: %v: %s\n", time.Since(began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 	}
 	for _, r := range c.replicas {
-		r.start(newName)
+		r.start(e2e.NewName)
 	}
 	c.users.populate(t.Context(), p.objects)
 	say("%d objects are there", p.objects)
@@ -59,7 +59,7 @@ func TestChaos(t *testing.T) {
 	say("they are in order; things go wrong for %v", p.lasts)
 
 	go func() {
-		for pause(t.Context(), time.Minute) {
+		for e2e.Pause(t.Context(), time.Minute) {
 			say("\n%s", c.report())
 		}
 	}()
@@ -81,10 +81,11 @@ func TestChaos(t *testing.T) {
 // end ends all replicas in good order.
 func (c *cluster) end() {
 	for _, r := range c.replicas {
-		_ = r.process.Terminate()
+		_ = r.Process.Terminate()
 	}
 	for _, r := range c.replicas {
-		assert.True(c.t, r.awaitEnd(endPatience), "a replica does not end")
+		assert.True(c.t, r.AwaitEnd(e2e.EndPatience), "a replica does not end")
+		r.watched.Wait()
 	}
 }
 

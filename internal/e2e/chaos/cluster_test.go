@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,7 +48,7 @@ type plan struct {
 	// rate is how many things users do per second; a quarter of that are edits of labels.
 	rate int
 	// faults of replicas.
-	faults []fault
+	faults []e2e.Fault
 	// slowness is how many times longer than usual work takes.
 	slowness float64
 	// build is flags for the build of the replicas.
@@ -70,10 +69,10 @@ type cluster struct {
 	users     *users
 	replicas  []*replica
 	reading   sync.WaitGroup
+	happened  e2e.Tally
 
 	mu          sync.Mutex
 	kubeconfigs map[string]string
-	happened    map[string]int
 	logs        []log // of processes that have ended
 }
 
@@ -87,7 +86,6 @@ func newCluster(t testing.TB, p plan, seed uint64) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, plan: p, seed: seed, judge: newJudge(), kubeconfigs: map[string]string{},
-		happened: map[string]int{},
 	}
 	c.random = c.randomness(0)
 	c.cp = e2e.Start(t, e2e.Options{AuditPolicy: auditPolicy})
@@ -121,7 +119,7 @@ func (c *cluster) read() (stop func()) {
 	c.reading.Go(func() { c.compact(ctx) })
 	c.reading.Go(func() {
 		forgotten := time.Now()
-		for pause(ctx, 50*time.Millisecond) {
+		for e2e.Pause(ctx, 50*time.Millisecond) {
 			c.judge.digest(c.cp)
 			if time.Since(forgotten) > 10*time.Second {
 				c.judge.forget()
@@ -147,10 +145,10 @@ func (c *cluster) read() (stop func()) {
 // compact makes etcd forget versions that the judge read some time ago, until ctx ends.
 func (c *cluster) compact(ctx context.Context) {
 	var read int64
-	for pause(ctx, compactEvery) {
+	for e2e.Pause(ctx, compactEvery) {
 		if read > 0 && c.cp.CompactTo(ctx, read) == nil {
 			// or the next time: etcd may be down, or the API server have been faster
-			c.count("etcd compacted")
+			c.happened.Count("etcd compacted")
 		}
 		read = c.judge.latest()
 	}
@@ -168,13 +166,6 @@ func (c *cluster) kubeconfig(proxy *e2e.Proxy, user string, groups ...string) st
 		c.kubeconfigs[user] = path
 	}
 	return path
-}
-
-// count counts an event.
-func (c *cluster) count(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.happened[what]++
 }
 
 // retire has a log removed later, when it is no longer needed.
@@ -240,18 +231,12 @@ func (c *cluster) keep() (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	var keeping sync.WaitGroup
 	for _, r := range c.replicas {
-		keeping.Go(func() { r.keep(ctx) })
+		keeping.Go(func() { r.Keep(ctx) })
 	}
 	return func() {
 		cancel()
 		keeping.Wait()
 	}
-}
-
-func (c *cluster) requireReady(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	assert.NoError(c.t, c.cp.Ready(ctx))
 }
 
 // torment has everything go wrong for a while, or until a referee sees a violation, and heals it
@@ -267,12 +252,12 @@ func (c *cluster) torment(lasts time.Duration) {
 		}
 	}()
 	var all sync.WaitGroup
-	shared := newDeck(c.randomness(200), c.plan.faults)
+	shared := e2e.NewDeck(c.randomness(200), c.plan.faults)
 	for _, r := range c.replicas {
-		all.Go(func() { r.suffer(ctx, shared) })
+		all.Go(func() { r.Suffer(ctx, c.plan.rest, shared) })
 	}
 	if c.plan.serverRest > 0 {
-		all.Go(func() { c.sufferServers(ctx) })
+		all.Go(func() { c.cp.Suffer(ctx, c.t, c.random, c.plan.serverRest, &c.happened) })
 	}
 	const hands = 4
 	for i := range hands {
@@ -285,11 +270,5 @@ func (c *cluster) torment(lasts time.Duration) {
 
 // report returns the counted events.
 func (c *cluster) report() string {
-	c.mu.Lock()
-	var happened []string
-	for _, what := range slices.Sorted(maps.Keys(c.happened)) {
-		happened = append(happened, fmt.Sprintf("  %5d %s", c.happened[what], what))
-	}
-	c.mu.Unlock()
-	return strings.Join(happened, "\n") + "\n" + c.judge.report()
+	return c.happened.String() + "\n" + c.judge.report()
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
@@ -134,6 +135,6 @@ func (c *cluster) assertOrder(ctx context.Context, within time.Duration) time.Du
 			assert.Fail(c.t, "not in order", "after %v: %v; %d of %d objects", took, err, len(wrong), objects)
 			return took
 		}
-		pause(ctx, 250*time.Millisecond)
+		e2e.Pause(ctx, 250*time.Millisecond)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
 )
 
 const (
@@ -160,7 +162,7 @@ func (u *users) recreate(ctx context.Context) error {
 // collect repeatedly counts the objects, and deletes the children of objects deleted a while ago,
 // until ctx ends. An object that still exists, because its deletion failed, keeps its children.
 func (u *users) collect(ctx context.Context) {
-	for seconds := 1; pause(ctx, time.Second); seconds++ {
+	for seconds := 1; e2e.Pause(ctx, time.Second); seconds++ {
 		if seconds%60 == 0 {
 			_ = u.recount(ctx) // or in a minute
 		}
@@ -215,7 +217,7 @@ func (u *users) change(ctx context.Context, name string) error {
 func (u *users) provoke(ctx context.Context) string {
 	name := u.pick()
 	if u.change(ctx, name) == nil {
-		pause(ctx, rand.N(30*time.Millisecond))
+		e2e.Pause(ctx, rand.N(30*time.Millisecond))
 	}
 	return name
 }
@@ -296,7 +298,7 @@ func (u *users) counted(name string, do func(context.Context) error) func(contex
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if do(ctx) == nil {
-			u.c.count(name)
+			u.c.happened.Count(name)
 		}
 	}
 }
@@ -322,17 +324,17 @@ func (u *users) populate(ctx context.Context, n int) {
 // carryOn does things to objects, so many per second, until ctx has ended.
 func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
 	vary, update := u.counted("created or deleted", u.vary), u.counted("updated", u.update)
-	things := newDeck(random,
+	things := e2e.NewDeck(random,
 		[]func(context.Context){vary, vary, u.counted("recreated", u.recreate), update, update, update, update, update})
-	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {
-		things.draw()(ctx)
+	for e2e.Pause(ctx, e2e.Between(random, 0, 2*time.Second/time.Duration(rate))) {
+		things.Draw()(ctx)
 	}
 }
 
 // meddle edits labels, so often per second, until ctx has ended.
 func (u *users) meddle(ctx context.Context, random *rand.Rand, rate int) {
-	deck := newDeck(random, u.edits())
-	for pause(ctx, between(random, 0, 2*time.Second/time.Duration(rate))) {
-		deck.draw()(ctx)
+	deck := e2e.NewDeck(random, u.edits())
+	for e2e.Pause(ctx, e2e.Between(random, 0, 2*time.Second/time.Duration(rate))) {
+		deck.Draw()(ctx)
 	}
 }

@@ -30,7 +30,7 @@ func (h Handled) RoundTrip(r *http.Request) (*http.Response, error) {
 	}()
 	select {
 	case <-a.begun:
-	case <-r.Context().Done(): // no one reads what the handler still writes
+	case <-r.Context().Done(): // what the handler still writes is not read
 		_ = reader.Close()
 		return nil, r.Context().Err()
 	}
