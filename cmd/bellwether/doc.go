@@ -8,7 +8,7 @@
 //
 // With --ring instead of --lease every replica runs the program, each for its own objects:
 //
-//	bellwether run --ring widgets --resource widgets.v1.example.com --children deployments.v1.apps -- /manager --its=flags
+//	bellwether run --ring widgets --resource widgets.v1.example.com --children deployments.v1.apps -- /manager
 //
 // See [A shard of a ring].
 //

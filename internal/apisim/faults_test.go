@@ -204,7 +204,9 @@ func TestSilentWatch(t *testing.T) {
 
 func TestARefusedWatchEndsWithItsRequest(t *testing.T) {
 	inBubble(t,
-		func(t *testing.T, server *apisim.Server, connection *apisim.Client, configMaps corev1client.ConfigMapInterface) {
+		func(t *testing.T, server *apisim.Server, connection *apisim.Client,
+			configMaps corev1client.ConfigMapInterface,
+		) {
 			_, err := configMaps.Create(t.Context(), named("a"), metav1.CreateOptions{})
 			require.NoError(t, err)
 			server.Compact()
@@ -216,7 +218,7 @@ func TestARefusedWatchEndsWithItsRequest(t *testing.T) {
 			require.NoError(t, err)
 			response, err := connection.RoundTrip(r)
 			require.NoError(t, err)
-			data, err := io.ReadAll(response.Body) // which nobody closes
+			data, err := io.ReadAll(response.Body) // which no one closes
 			require.NoError(t, err)
 			assert.Empty(t, data)
 			require.Error(t, ctx.Err())

@@ -95,7 +95,7 @@ func requests(b *testing.B, config *rest.Config) {
 		request.Header.Set("Content-Type", "application/json")
 		response, err := client.Do(request)
 		require.NoError(b, err)
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		var answer bytes.Buffer
 		_, err = answer.ReadFrom(response.Body)
 		require.NoError(b, err)

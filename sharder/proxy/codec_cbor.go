@@ -90,7 +90,9 @@ func editUnstructured(object map[string]any, f editor) error {
 	u.SetResourceVersion(m.resourceVersion)
 	u.SetLabels(orNil(m.labels))
 	u.SetAnnotations(orNil(m.annotations))
-	u.SetOwnerReferences(m.owners)
+	if len(m.owners) != len(before.owners) { // whose fields may be more than these here
+		u.SetOwnerReferences(m.owners)
+	}
 	return nil
 }
 

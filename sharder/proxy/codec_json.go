@@ -100,8 +100,8 @@ type jsonCopy struct {
 	out *bufio.Writer
 }
 
-// each copies an object or an array, or null, whose members or elements copy copies.
-func (j *jsonCopy) each(begin, end json.Delim, copy func() error) error {
+// each copies an object or an array, or null, whose members or elements are written by value.
+func (j *jsonCopy) each(begin, end json.Delim, value func() error) error {
 	switch token, err := j.in.Token(); {
 	case err != nil:
 		return err
@@ -116,7 +116,7 @@ func (j *jsonCopy) each(begin, end json.Delim, copy func() error) error {
 		if !first {
 			_ = j.out.WriteByte(',')
 		}
-		if err := copy(); err != nil {
+		if err := value(); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,9 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 	set("resourceVersion", m.resourceVersion, m.resourceVersion == "")
 	set("labels", m.labels, len(m.labels) == 0)
 	set("annotations", m.annotations, len(m.annotations) == 0)
-	set("ownerReferences", m.owners, len(m.owners) == 0)
+	if len(m.owners) != len(before.owners) {
+		set("ownerReferences", m.owners, len(m.owners) == 0)
+	}
 	object["metadata"], err = json.Marshal(raw)
 	return true, err
 }

@@ -214,7 +214,7 @@ func (j *judge) settle() (judged int, remaining []write) {
 		judged++
 		v, _ := o.at(number)
 		if v.root == "" {
-			continue // a child of nobody
+			continue // a child without a root
 		}
 		root := j.objects[v.root]
 		if root == nil {
