@@ -12,7 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// rehearsal finds out whether the program deletes something when an object leaves its lists.
+// rehearsal looks for deletions that follow when an object leaves the program's lists.
 type rehearsal struct {
 	mu   sync.Mutex
 	left metav1.Object // the last one, or nil
@@ -62,7 +62,7 @@ func (p *Proxy) rehearse(w http.ResponseWriter, r *http.Request, e *exchange) *h
 	return nil
 }
 
-// noteMoves has a rehearsal know when the objects of a cache leave the program's lists.
+// noteMoves records when objects of a cache leave the program's lists.
 func (p *Proxy) noteMoves(of cache.SharedIndexInformer) {
 	draining := func(o any) bool {
 		_, ok := o.(metav1.Object).GetLabels()[api.DrainLabel(p.lease.Ring())]

@@ -337,6 +337,10 @@ const retryAfter = 1
 // controller takes for a stale copy, or a request to try again.
 func (p *Proxy) refused(w http.ResponseWriter, e *exchange, o *metav1.PartialObjectMetadata, err error) {
 	switch {
+	case errors.Is(err, shard.ErrNotYet) && e.q.verb == "create" && e.q.subresource == "":
+		e.end(NotYet)
+		// Clients repeat a request by themselves after 429, although what they have read may now show the child.
+		answer(w, failure(http.StatusConflict, metav1.StatusReasonConflict, e.q, "%v: read its children again", err))
 	case errors.Is(err, shard.ErrNotYet):
 		e.end(NotYet)
 		status := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, e.q, "%v", err)

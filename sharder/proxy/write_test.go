@@ -28,6 +28,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/sharder/proxy"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -325,6 +326,34 @@ func TestAWriteThatHangsDoesNotHoldUpAHandover(t *testing.T) {
 			assert.Fail(t, "the request is not cut off")
 		}
 		assert.Equal(t, "b", admin.stored(mine).Labels[api.ShardLabel("r")])
+	})
+}
+
+// While an object moves, a client repeats other writes by itself.
+func TestACreationIsDecidedOnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, admin := newServer(t, 1)
+		a := joinAs(t, server, replica.Config{Identity: "a", Quiet: time.Minute}, nil)
+		defer a.leave(t)
+		settle()
+		root := admin.stored("m0")
+		b := join(t, server, "b", nil)
+		defer b.leave(t)
+		admin.drains("a")
+		require.Eventually(t, func() bool {
+			_, draining := admin.stored("m0").Labels[api.DrainLabel("r")]
+			return draining
+		}, time.Minute, time.Second)
+		synctest.Wait()
+		creation := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"x","ownerReferences":`+
+			`[{"apiVersion":"v1","kind":"ConfigMap","name":"m0","uid":%q,"controller":true}]}}`, root.UID)
+		got := a.ask(http.MethodPost, "/api/v1/namespaces/default/secrets", "application/json", creation)
+		assert.Equal(t, http.StatusConflict, got.Code, "%s", got.Body)
+		assert.Empty(t, got.Header().Get("Retry-After"))
+		got = a.ask(http.MethodPatch, "/api/v1/namespaces/default/configmaps/m0", "application/merge-patch+json", "{}")
+		assert.Equal(t, http.StatusTooManyRequests, got.Code, "%s", got.Body)
+		settle()
+		assert.Equal(t, "b", admin.owners()["m0"])
 	})
 }
 
