@@ -169,6 +169,12 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestACreationIsDecidedOnAgain",
 	},
 	{
+		Name: "a root gets a second child of what its former shard has created", File: "write.go",
+		Old:    "case e.q.verb == \"create\" && p.mayHave(",
+		New:    "case e.q.verb == \"\" && p.mayHave(",
+		Caught: "TestARootThatHasMovedGetsNoSecondChild",
+	},
+	{
 		Name: "a child is not stamped", File: "write.go",
 		Old: "		m.labels = o.Labels\n", New: "", Caught: "TestMarksThatAreCopiedAreNotCreated",
 	},

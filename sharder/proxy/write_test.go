@@ -357,6 +357,50 @@ func TestACreationIsDecidedOnAgain(t *testing.T) {
 	})
 }
 
+// A root comes with a child, which the program's watch may show later than the proxy's. Without one it need not wait.
+func TestARootThatHasMovedGetsNoSecondChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, admin := newServer(t, 2)
+		a := join(t, server, "a", nil)
+		settle()
+		create := func(m *member, root string) int {
+			creation := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q,"ownerReferences":`+
+				`[{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q,"controller":true}]}}`,
+				"of-"+root+"-by-"+m.Lease.Identity(), root, admin.stored(root).UID)
+			return m.ask(http.MethodPost, "/api/v1/namespaces/default/secrets", "application/json", creation).Code
+		}
+		require.Equal(t, http.StatusCreated, create(a, "m0"))
+		b := join(t, server, "b", nil)
+		defer b.leave(t)
+		w, err := b.client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		defer w.Stop()
+		a.leave(t)
+		for came := map[string]bool{}; len(came) < 2; {
+			root := (<-w.ResultChan()).Object.(*corev1.ConfigMap).Name
+			if came[root] {
+				continue
+			}
+			came[root] = true
+			synctest.Wait()
+			want := map[string]int{"m0": http.StatusConflict, "m1": http.StatusCreated}
+			assert.Equal(t, want[root], create(b, root), root)
+		}
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, http.StatusCreated, create(b, "m0"), "it needs another")
+		_, err = b.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		for event := range w.ResultChan() {
+			if event.Type == "ADDED" {
+				break
+			}
+		}
+		synctest.Wait()
+		assert.Equal(t, http.StatusCreated, create(b, "new"))
+	})
+}
+
 // slowly is the connection of a program that does not read its answers.
 type slowly struct {
 	http.ResponseWriter
