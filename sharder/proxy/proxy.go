@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -97,6 +98,7 @@ type Proxy struct {
 	election election
 
 	rehearsal rehearsal
+	arrived   sync.Map // UIDs of roots that have just come with children: their records
 }
 
 // New returns a proxy. The error joins one error for each rule that config breaks.
@@ -188,8 +190,8 @@ func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string,
 		}
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
 		p.caches[at][namespace] = p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
-		if p.config.DryRun && r == root {
-			p.noteMoves(p.caches[at][namespace])
+		if r == root {
+			p.noteMoves(at, p.caches[at][namespace])
 		}
 	}
 	return nil

@@ -152,6 +152,7 @@ func TestTwoProgramsShareTheObjects(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "a", stored.Labels[api.ShardLabel("r")])
 		assert.NotEmpty(t, stored.Annotations, "the record is kept")
+		assert.Equal(t, m.ResourceVersion, stored.ResourceVersion, "the sharder had nothing to restore")
 		assert.Equal(t, "x", stored.Labels["app"])
 		assert.Equal(t, "v", stored.Data["k"])
 

@@ -8,11 +8,9 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
-// rehearsal finds out whether the program deletes something when an object leaves its lists.
+// rehearsal looks for deletions that follow when an object leaves the program's lists.
 type rehearsal struct {
 	mu   sync.Mutex
 	left metav1.Object // the last one, or nil
@@ -62,23 +60,14 @@ func (p *Proxy) rehearse(w http.ResponseWriter, r *http.Request, e *exchange) *h
 	return nil
 }
 
-// noteMoves has a rehearsal know when the objects of a cache leave the program's lists.
-func (p *Proxy) noteMoves(of cache.SharedIndexInformer) {
-	draining := func(o any) bool {
-		_, ok := o.(metav1.Object).GetLabels()[api.DrainLabel(p.lease.Ring())]
-		return ok
+// note records that an object leaves the program's lists.
+func (r *rehearsal) note(o metav1.Object, log *zap.Logger) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) > follows {
+		log.Info("objects move to other shards: deletions within a minute are logged")
 	}
-	_, _ = of.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		if draining(before) || !draining(after) {
-			return
-		}
-		p.rehearsal.mu.Lock()
-		defer p.rehearsal.mu.Unlock()
-		if time.Since(p.rehearsal.at) > follows {
-			p.config.Logger.Info("objects move to other shards: deletions within a minute are logged")
-		}
-		p.rehearsal.left, p.rehearsal.at = after.(metav1.Object), time.Now()
-	}}) // fails only once it has stopped
+	r.left, r.at = o, time.Now()
 }
 
 // warnOfDeletion logs a deletion that may be the consequence of a move.

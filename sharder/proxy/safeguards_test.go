@@ -163,6 +163,18 @@ var safeguards = []mutation.Mutation{
 		Old: "&& holdsMarks(o.From) {", New: "&& false {", Caught: "TestJSONPatchesKeepTheMarks",
 	},
 	{
+		Name: "a client repeats a creation that may have been decided on from a stale cache", File: "write.go",
+		Old:    "case errors.Is(err, shard.ErrNotYet) && e.q.verb == \"create\"",
+		New:    "case errors.Is(err, shard.ErrUnguarded) && e.q.verb == \"create\"",
+		Caught: "TestACreationIsDecidedOnAgain",
+	},
+	{
+		Name: "a root gets a second child of what its former shard has created", File: "write.go",
+		Old:    "case e.q.verb == \"create\" && p.mayHave(",
+		New:    "case e.q.verb == \"\" && p.mayHave(",
+		Caught: "TestARootThatHasMovedGetsNoSecondChild",
+	},
+	{
 		Name: "a child is not stamped", File: "write.go",
 		Old: "		m.labels = o.Labels\n", New: "", Caught: "TestMarksThatAreCopiedAreNotCreated",
 	},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"slices"
@@ -141,6 +142,8 @@ func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data
 		p.invalid(w, e, err)
 	case child == nil: // a root, or not the ring's
 		p.reverse.ServeHTTP(w, withBody(r, stamped))
+	case e.q.verb == "create" && p.mayHave(child.OwnerReferences, e.q.resource.GroupResource()):
+		p.refused(w, e, child, errMoved)
 	default:
 		p.within(w, r, e, child, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
 			return withBody(r, stamped), false, nil
@@ -206,6 +209,9 @@ func (p *Proxy) within(w http.ResponseWriter, r *http.Request, e *exchange, o *m
 	}
 	p.refused(w, e, o, err)
 }
+
+// errMoved means that the program may not see yet what another shard has created for the owner of a child.
+var errMoved = fmt.Errorf("%w: its owner has just moved here with children", shard.ErrNotYet)
 
 // errStale means that a write names another version than that of the metadata.
 var errStale = errors.New("the object has been modified; please apply your changes to the latest version and try again")
@@ -337,6 +343,10 @@ const retryAfter = 1
 // controller takes for a stale copy, or a request to try again.
 func (p *Proxy) refused(w http.ResponseWriter, e *exchange, o *metav1.PartialObjectMetadata, err error) {
 	switch {
+	case errors.Is(err, shard.ErrNotYet) && e.q.verb == "create" && e.q.subresource == "":
+		e.end(NotYet)
+		// Clients repeat a request by themselves after 429, although what they have read may now show the child.
+		answer(w, failure(http.StatusConflict, metav1.StatusReasonConflict, e.q, "%v: read its children again", err))
 	case errors.Is(err, shard.ErrNotYet):
 		e.end(NotYet)
 		status := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, e.q, "%v", err)

@@ -28,6 +28,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/ringtest"
 	"github.com/bellwether-k8s/bellwether/sharder/proxy"
+	"github.com/bellwether-k8s/bellwether/sharder/replica"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
@@ -325,6 +326,78 @@ func TestAWriteThatHangsDoesNotHoldUpAHandover(t *testing.T) {
 			assert.Fail(t, "the request is not cut off")
 		}
 		assert.Equal(t, "b", admin.stored(mine).Labels[api.ShardLabel("r")])
+	})
+}
+
+// While an object moves, a client repeats other writes by itself.
+func TestACreationIsDecidedOnAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, admin := newServer(t, 1)
+		a := joinAs(t, server, replica.Config{Identity: "a", Quiet: time.Minute}, nil)
+		defer a.leave(t)
+		settle()
+		root := admin.stored("m0")
+		b := join(t, server, "b", nil)
+		defer b.leave(t)
+		admin.drains("a")
+		require.Eventually(t, func() bool {
+			_, draining := admin.stored("m0").Labels[api.DrainLabel("r")]
+			return draining
+		}, time.Minute, time.Second)
+		synctest.Wait()
+		creation := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"generateName":"x","ownerReferences":`+
+			`[{"apiVersion":"v1","kind":"ConfigMap","name":"m0","uid":%q,"controller":true}]}}`, root.UID)
+		got := a.ask(http.MethodPost, "/api/v1/namespaces/default/secrets", "application/json", creation)
+		assert.Equal(t, http.StatusConflict, got.Code, "%s", got.Body)
+		assert.Empty(t, got.Header().Get("Retry-After"))
+		got = a.ask(http.MethodPatch, "/api/v1/namespaces/default/configmaps/m0", "application/merge-patch+json", "{}")
+		assert.Equal(t, http.StatusTooManyRequests, got.Code, "%s", got.Body)
+		settle()
+		assert.Equal(t, "b", admin.owners()["m0"])
+	})
+}
+
+// A root comes with a child, which the program's watch may show later than the proxy's. Without one it need not wait.
+func TestARootThatHasMovedGetsNoSecondChild(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, admin := newServer(t, 2)
+		a := join(t, server, "a", nil)
+		settle()
+		create := func(m *member, root string) int {
+			creation := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q,"ownerReferences":`+
+				`[{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q,"controller":true}]}}`,
+				"of-"+root+"-by-"+m.Lease.Identity(), root, admin.stored(root).UID)
+			return m.ask(http.MethodPost, "/api/v1/namespaces/default/secrets", "application/json", creation).Code
+		}
+		require.Equal(t, http.StatusCreated, create(a, "m0"))
+		b := join(t, server, "b", nil)
+		defer b.leave(t)
+		w, err := b.client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		defer w.Stop()
+		a.leave(t)
+		for came := map[string]bool{}; len(came) < 2; {
+			root := (<-w.ResultChan()).Object.(*corev1.ConfigMap).Name
+			if came[root] {
+				continue
+			}
+			came[root] = true
+			synctest.Wait()
+			want := map[string]int{"m0": http.StatusConflict, "m1": http.StatusCreated}
+			assert.Equal(t, want[root], create(b, root), root)
+		}
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, http.StatusCreated, create(b, "m0"), "it needs another")
+		_, err = b.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		for event := range w.ResultChan() {
+			if event.Type == "ADDED" {
+				break
+			}
+		}
+		synctest.Wait()
+		assert.Equal(t, http.StatusCreated, create(b, "new"))
 	})
 }
 

@@ -98,16 +98,6 @@ const unaskedInterval = time.Minute
 // asked records whether work on objects of a resource asks the shard.
 type asked struct{ yes, warned atomic.Bool }
 
-// NoteList records that work on objects of a resource of the ring lists or watches only those of this shard. A
-// proxy, which asks about each write, knows that before anything is written: Check then needs no call of Do.
-func (s *Shard) NoteList(resource schema.GroupResource) {
-	for at, root := range s.roots {
-		if at.GroupResource() == resource {
-			root.asked.note()
-		}
-	}
-}
-
 // note records that it does, without a write for each piece of work, which would make the workers
 // wait for each other.
 func (a *asked) note() {
@@ -118,6 +108,16 @@ func (a *asked) note() {
 
 // missing reports whether a warning was logged, and nothing has asked since.
 func (a *asked) missing() bool { return a.warned.Load() && !a.yes.Load() }
+
+// NoteList records that a program lists or watches the objects of this shard through a proxy, which calls Do for each
+// write. Check then expects no call of Do for the resource, because the program may have nothing to write.
+func (s *Shard) NoteList(resource schema.GroupResource) {
+	for at, root := range s.roots {
+		if at.GroupResource() == resource {
+			root.asked.note()
+		}
+	}
+}
 
 // warnIfUnasked warns, once for a resource, if the informer shows objects of this shard and nothing
 // calls Do for any of them. A reconciler that is not wrapped works as always, but other shards may

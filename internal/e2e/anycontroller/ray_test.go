@@ -183,6 +183,9 @@ func TestForeignRayOperator(t *testing.T) {
 	var names []string
 	for _, o := range r.list(leases) {
 		names = append(names, o.GetName())
+		if shard, own := strings.CutPrefix(o.GetName(), rayLease+"-"); own && assert.Len(t, o.GetOwnerReferences(), 1) {
+			assert.Equal(t, shard, o.GetOwnerReferences()[0].Name, "it is deleted with the shard's")
+		}
 	}
 	assert.NotContains(t, names, rayLease, "the election is each shard's own")
 	t.Logf("leases: %v", names)
