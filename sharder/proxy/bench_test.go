@@ -21,8 +21,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
 )
 
-// BenchmarkRequests measures what the proxy adds to a request, beside the same request sent directly to a server in this
-// process over TLS and HTTP/2.
+// BenchmarkRequests measures what the proxy adds to a request, beside the same request sent directly to a server in
+// this process over TLS and HTTP/2.
 func BenchmarkRequests(b *testing.B) {
 	server := apisim.NewServer()
 	upstream := httptest.NewUnstartedServer(server.Handler())
@@ -96,7 +96,7 @@ func requests(b *testing.B, config *rest.Config) {
 		request.Header.Set("Content-Type", "application/json")
 		response, err := client.Do(request)
 		require.NoError(b, err)
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		var answer bytes.Buffer
 		_, err = answer.ReadFrom(response.Body)
 		require.NoError(b, err)

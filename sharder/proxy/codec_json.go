@@ -100,8 +100,8 @@ type jsonCopy struct {
 	out *bufio.Writer
 }
 
-// each copies an object or an array, or null, whose members or elements copy copies.
-func (j *jsonCopy) each(begin, end json.Delim, copy func() error) error {
+// each copies an object or an array, each member or element by a function, or null.
+func (j *jsonCopy) each(begin, end json.Delim, next func() error) error {
 	switch token, err := j.in.Token(); {
 	case err != nil:
 		return err
@@ -116,7 +116,7 @@ func (j *jsonCopy) each(begin, end json.Delim, copy func() error) error {
 		if !first {
 			_ = j.out.WriteByte(',')
 		}
-		if err := copy(); err != nil {
+		if err := next(); err != nil {
 			return err
 		}
 	}

@@ -195,10 +195,12 @@ func FuzzCodecs(f *testing.F) {
 	})
 }
 
-// A list of which a part is missing must not pass for a whole one, for a program would take what is missing for deleted.
+// A list of which a part is missing must not pass for a whole one, because a program would take what is missing for
+// deleted.
 func TestAListThatIsCutOffIsAnError(t *testing.T) {
 	list := &corev1.ConfigMapList{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, Items: []corev1.ConfigMap{*marked(), *marked()},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
+		Items:    []corev1.ConfigMap{*marked(), *marked()},
 	}
 	through := func(media string, from io.Reader) error {
 		_, err := io.ReadAll(edited(io.NopCloser(from), func(to io.Writer) error {

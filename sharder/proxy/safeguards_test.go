@@ -31,7 +31,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "marks are shown in watches", File: "proxy.go",
-		Old: "return editStream(to, from, c, edit)", New: "_, err := io.Copy(to, from); return err", Caught: "TestWatchesShowOnlyOwnObjects",
+		Old: "return editStream(to, from, c, edit)", New: "_, err := io.Copy(to, from); return err",
+		Caught: "TestWatchesShowOnlyOwnObjects",
 	},
 	{
 		Name: "marks are shown in lists", File: "proxy.go",
@@ -40,7 +41,8 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a list that is cut off passes for a whole one", File: "codec_json.go",
-		Old: "		err = io.ErrUnexpectedEOF // or else", New: "		// or else", Caught: "TestAListThatIsCutOffIsAnError",
+		Old: "		err = io.ErrUnexpectedEOF // or else", New: "		// or else",
+		Caught: "TestAListThatIsCutOffIsAnError",
 	},
 	{
 		Name: "an encoding that cannot be edited is asked for", File: "proxy.go",
