@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -75,10 +74,10 @@ func (c jsonCodec) editList(to io.Writer, from io.Reader, f editor) error {
 		}
 		return list.each('[', ']', func() error { return list.one(edit, f) })
 	})
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // or else it would count as complete
+	if err != nil {
+		return fmt.Errorf("read a list: %w", err) // io.EOF by itself would count as its end
 	}
-	return errors.Join(err, list.out.Flush())
+	return list.out.Flush()
 }
 
 // editRow edits the object of a row of a table.
