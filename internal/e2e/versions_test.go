@@ -54,7 +54,8 @@ func TestVersionsAreCompleteAndInOrder(t *testing.T) {
 	assert.Equal(t, secret.UID, v.Object.GetUID())
 	assert.Equal(t, secret.ResourceVersion, v.Object.GetResourceVersion())
 	assert.Equal(t, "secrets", v.Resource)
-	create := client.CoreV1().RESTClient().Post().AbsPath("/apis/example.bellwether.dev/v1/namespaces", namespace, "greetings").
+	create := client.CoreV1().RESTClient().Post().
+		AbsPath("/apis/example.bellwether.dev/v1/namespaces", namespace, "greetings").
 		SetHeader("Content-Type", "application/json").Body([]byte(`{"apiVersion":"example.bellwether.dev/v1",` +
 		`"kind":"Greeting","metadata":{"name":"custom"},"spec":{"text":"x"}}`))
 	require.Eventually(t, func() bool { return create.Do(t.Context()).Error() == nil }, patience, poll) // it is defined

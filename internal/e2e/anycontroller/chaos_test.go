@@ -114,7 +114,8 @@ func (c *cluster) victim(place int, v *e2e.Victim) *e2e.Victim {
 		name := fmt.Sprintf("s%d-%d", place, generation)
 		user := c.namespace + "-" + name
 		c.judge.expect(user, name)
-		r, err := c.run(name+"-"+strconv.Itoa(run), name, v.Proxy.Config(c.cp.User(user, replicasGroup, "system:masters")))
+		config := v.Proxy.Config(c.cp.User(user, replicasGroup, "system:masters"))
+		r, err := c.run(name+"-"+strconv.Itoa(run), name, config)
 		if !assert.NoError(c.t, err) {
 			return
 		}

@@ -40,7 +40,10 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 		children: []schema.GroupVersionResource{deployments}, flags: append(flags, "--quiet", "100ms"),
 		rights: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}},
-			{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create", "update"}},
+			{
+				APIGroups: []string{"apps"}, Resources: []string{"deployments"},
+				Verbs: []string{"get", "create", "update"},
+			},
 		},
 		command: []string{path},
 	})

@@ -75,10 +75,12 @@ func (r ray) create(n int) {
 			map[string]any{"name": "ray", "image": "rayproject/ray:2.46.0"},
 		}}}
 	}
+	clusters := r.client.Resource(rayClusters).Namespace(r.namespace)
 	for i := range n {
-		_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Create(r.t.Context(), &unstructured.Unstructured{
+		_, err := clusters.Create(r.t.Context(), &unstructured.Unstructured{
 			Object: map[string]any{
-				"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
+				"apiVersion": "ray.io/v1", "kind": "RayCluster",
+				"metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
 				"spec": map[string]any{
 					"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
 					"workerGroupSpecs": []any{map[string]any{

@@ -67,7 +67,8 @@ func sampleController(t testing.TB) (p program, definition string) {
 	t.Helper()
 	path, source := published(t, sampleModule, sampleVersion, "")
 	return program{
-		name: "sample", resources: []schema.GroupVersionResource{foos}, children: []schema.GroupVersionResource{deployments},
+		name: "sample", resources: []schema.GroupVersionResource{foos},
+		children: []schema.GroupVersionResource{deployments},
 		rights: []rbacv1.PolicyRule{
 			{APIGroups: []string{foos.Group}, Resources: []string{"foos"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{foos.Group}, Resources: []string{"foos/status"}, Verbs: []string{"update"}},
@@ -135,7 +136,8 @@ func (s sample) done() (done, of int) {
 	for _, foo := range all {
 		name, _, _ := unstructured.NestedString(foo.Object, "spec", "deploymentName")
 		want, _, _ := unstructured.NestedInt64(foo.Object, "spec", "replicas")
-		if _, seen, _ := unstructured.NestedInt64(foo.Object, "status", "availableReplicas"); seen && have[name] == want {
+		_, seen, _ := unstructured.NestedInt64(foo.Object, "status", "availableReplicas")
+		if seen && have[name] == want {
 			done++
 		}
 	}

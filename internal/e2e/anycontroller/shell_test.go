@@ -41,7 +41,10 @@ func TestForeignShell(t *testing.T) {
 		name: "shell", resources: []schema.GroupVersionResource{greetings},
 		children: []schema.GroupVersionResource{configMaps},
 		rights: []rbacv1.PolicyRule{
-			{APIGroups: []string{greetings.Group}, Resources: []string{"greetings"}, Verbs: []string{"get", "list", "watch"}},
+			{
+				APIGroups: []string{greetings.Group}, Resources: []string{"greetings"},
+				Verbs: []string{"get", "list", "watch"},
+			},
 			{
 				APIGroups: []string{greetings.Group}, Resources: []string{"greetings/status"},
 				Verbs: []string{"get", "update", "patch"},
@@ -70,7 +73,8 @@ func TestForeignShell(t *testing.T) {
 				}
 			}
 			for _, o := range c.list(greetings) {
-				if shout, _, _ := unstructured.NestedString(o.Object, "status", "shout"); shout == strings.ToUpper(text) {
+				shout, _, _ := unstructured.NestedString(o.Object, "status", "shout")
+				if shout == strings.ToUpper(text) {
 					done++
 				}
 			}

@@ -41,15 +41,16 @@ func newStub(t testing.TB, flags ...string) stub {
 	t.Helper()
 	s := stub{dir: t.TempDir()}
 	s.cluster = newCluster(t, program{
-		name: "stub", resources: []schema.GroupVersionResource{secrets}, children: []schema.GroupVersionResource{configMaps},
+		name: "stub", resources: []schema.GroupVersionResource{secrets},
+		children: []schema.GroupVersionResource{configMaps},
 		rights: []rbacv1.PolicyRule{{
 			APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "serviceaccounts"},
 			Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"},
 		}},
 		flags: flags,
 		command: []string{
-			"/bin/sh", "-c", `cp "$KUBECONFIG" "$0/.$BELLWETHER_SHARD" && mv "$0/.$BELLWETHER_SHARD" "$0/$BELLWETHER_SHARD" &&
-				exec sleep 1000000`, s.dir,
+			"/bin/sh", "-c", `cp "$KUBECONFIG" "$0/.$BELLWETHER_SHARD" &&
+				mv "$0/.$BELLWETHER_SHARD" "$0/$BELLWETHER_SHARD" && exec sleep 1000000`, s.dir,
 		},
 	})
 	return s
@@ -178,7 +179,7 @@ func (r *replica) memory(field string) int {
 // pid is that of bellwether, below its supervisor.
 func (r *replica) pid() int {
 	r.cluster.t.Helper()
-	children := process.Children(r.Process.Pid())
+	children := process.Children(r.Pid())
 	require.NotEmpty(r.cluster.t, children, "of the supervisor of %s", r.name)
 	return children[0]
 }

@@ -38,8 +38,8 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, plan{
-				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, faults: []e2e.Fault{e2e.Renaming}, slowness: 3,
-				build: []string{"-overlay=" + b.overlay(t)},
+				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, slowness: 3,
+				faults: []e2e.Fault{e2e.Renaming}, build: []string{"-overlay=" + b.overlay(t)},
 			}, seed(t))
 			stopReading := c.read()
 			began := time.Now()
