@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kubejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -55,7 +57,20 @@ func (c jsonCodec) edit(data []byte, f editor) ([]byte, error) {
 	if changed, err := editMetadata(object, f); err != nil || !changed {
 		return data, err
 	}
-	return json.Marshal(object)
+	return joined(object), nil
+}
+
+// joined encodes fields without looking at their values, which json.Marshal would read again.
+func joined(object fields) []byte {
+	out := []byte{'{'}
+	for i, name := range slices.Sorted(maps.Keys(object)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, _ := json.Marshal(name)
+		out = append(append(append(out, key...), ':'), object[name]...)
+	}
+	return append(out, '}')
 }
 
 // editList holds one object in memory at a time.
@@ -90,7 +105,7 @@ func (c jsonCodec) editRow(data []byte, f editor) ([]byte, error) {
 	if row["object"], err = c.edit(row["object"], f); err != nil {
 		return nil, err
 	}
-	return json.Marshal(row)
+	return joined(row), nil
 }
 
 // jsonCopy copies JSON value by value.
@@ -174,6 +189,6 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 	set("resourceVersion", m.resourceVersion, m.resourceVersion == "")
 	set("labels", m.labels, len(m.labels) == 0)
 	set("annotations", m.annotations, len(m.annotations) == 0)
-	object["metadata"], err = json.Marshal(raw)
-	return true, err
+	object["metadata"] = joined(raw)
+	return true, nil
 }

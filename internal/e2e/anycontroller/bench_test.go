@@ -234,8 +234,8 @@ func BenchmarkLoad(b *testing.B) {
 			for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 			}
 		}()
-		idle := s.costs(r, length/2, 0, w)
 		busy := s.costs(r, length, rate, w)
+		idle := s.costs(r, length/2, 0, w)
 		b.ReportMetric(busy*100, "%-of-a-CPU")
 		b.ReportMetric(idle*100, "%-of-a-CPU-idle")
 		b.ReportMetric(float64(r.memory("VmRSS")), "MiB")
