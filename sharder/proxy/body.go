@@ -65,6 +65,13 @@ type stream struct {
 
 func (s *stream) Close() error { return errors.Join(s.PipeReader.Close(), s.from.Close()) }
 
+// buffers makes those through which answers are copied. A watch has one as long as it lasts, so they are small.
+type buffers struct{}
+
+func (buffers) Get() []byte { return make([]byte, 8<<10) }
+
+func (buffers) Put([]byte) {}
+
 // buffered is a ResponseWriter that keeps the answer, so that a program that reads slowly does not
 // hold up a drain.
 type buffered struct {

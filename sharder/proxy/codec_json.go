@@ -4,9 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kubejson "k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -56,7 +57,20 @@ func (c jsonCodec) edit(data []byte, f editor) ([]byte, error) {
 	if changed, err := editMetadata(object, f); err != nil || !changed {
 		return data, err
 	}
-	return json.Marshal(object)
+	return joined(object), nil
+}
+
+// joined encodes fields without looking at their values, which json.Marshal would read again.
+func joined(object fields) []byte {
+	out := []byte{'{'}
+	for i, name := range slices.Sorted(maps.Keys(object)) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, _ := json.Marshal(name)
+		out = append(append(append(out, key...), ':'), object[name]...)
+	}
+	return append(out, '}')
 }
 
 // editList holds one object in memory at a time.
@@ -75,10 +89,10 @@ func (c jsonCodec) editList(to io.Writer, from io.Reader, f editor) error {
 		}
 		return list.each('[', ']', func() error { return list.one(edit, f) })
 	})
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // or else it would count as complete
+	if err != nil {
+		return fmt.Errorf("read a list: %w", err) // io.EOF by itself would count as its end
 	}
-	return errors.Join(err, list.out.Flush())
+	return list.out.Flush()
 }
 
 // editRow edits the object of a row of a table.
@@ -91,7 +105,7 @@ func (c jsonCodec) editRow(data []byte, f editor) ([]byte, error) {
 	if row["object"], err = c.edit(row["object"], f); err != nil {
 		return nil, err
 	}
-	return json.Marshal(row)
+	return joined(row), nil
 }
 
 // jsonCopy copies JSON value by value.
@@ -100,8 +114,8 @@ type jsonCopy struct {
 	out *bufio.Writer
 }
 
-// each copies an object or an array, or null, whose members or elements are written by value.
-func (j *jsonCopy) each(begin, end json.Delim, value func() error) error {
+// each copies an object or an array, each member or element by a function, or null.
+func (j *jsonCopy) each(begin, end json.Delim, next func() error) error {
 	switch token, err := j.in.Token(); {
 	case err != nil:
 		return err
@@ -116,7 +130,7 @@ func (j *jsonCopy) each(begin, end json.Delim, value func() error) error {
 		if !first {
 			_ = j.out.WriteByte(',')
 		}
-		if err := value(); err != nil {
+		if err := next(); err != nil {
 			return err
 		}
 	}
@@ -178,6 +192,6 @@ func editMetadata(object fields, f editor) (changed bool, err error) {
 	if len(m.owners) != len(before.owners) {
 		set("ownerReferences", m.owners, len(m.owners) == 0)
 	}
-	object["metadata"], err = json.Marshal(raw)
-	return true, err
+	object["metadata"] = joined(raw)
+	return true, nil
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -242,6 +243,18 @@ func TestAListThatIsCutOffIsAnError(t *testing.T) {
 				require.Error(t, through(media, bytes.NewReader(data[:n])), "%d of %d bytes", n, len(data))
 			}
 		}
+	}
+}
+
+// What has only marks has nothing without them.
+func TestMetadataMayBeEmpty(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"metadata":{"labels":%s}}`:                        `{"metadata":{}}`,
+		`{"a\"b":1,"metadata":{"labels":%s,"c":{"<":">"}}}`: `{"a\"b":1,"metadata":{"c":{"<":">"}}}`,
+	} {
+		edited, err := jsonCodec{}.edit(fmt.Appendf(nil, given, `{"`+api.ShardLabel("r")+`":"a"}`), hide)
+		require.NoError(t, err)
+		assert.JSONEq(t, want, string(edited))
 	}
 }
 

@@ -131,7 +131,7 @@ func New(config Config) (*Proxy, error) {
 	}
 	p.reverse = &httputil.ReverseProxy{
 		Transport: upstream, Rewrite: p.rewrite, ModifyResponse: p.modify, ErrorHandler: p.unreachable,
-		ErrorLog: log.New(nowhere{}, "", 0),
+		BufferPool: buffers{}, ErrorLog: log.New(nowhere{}, "", 0),
 	}
 	for _, r := range config.Resources {
 		if err := p.watch(r.GVR, r.Namespaces, root); err != nil {

@@ -107,7 +107,7 @@ func (c *cluster) end() {
 	assert.Eventually(c.t, func() bool { return len(c.programs("")) == 0 }, time.Minute, poll,
 		"programs outlive their bellwether")
 	//nolint:usetesting // the test's context has ended
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, each := range slices.Concat(c.program.resources, c.program.children) {
 		objects := c.client.Resource(each).Namespace(c.namespace)

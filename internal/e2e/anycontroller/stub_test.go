@@ -49,9 +49,8 @@ func newStub(t testing.TB, flags ...string) stub {
 		}},
 		flags: flags,
 		command: []string{
-			"/bin/sh", "-c",
-			`cp "$KUBECONFIG" "$0/.$BELLWETHER_SHARD" && mv "$0/.$BELLWETHER_SHARD" "$0/$BELLWETHER_SHARD" &&
-				exec sleep 1000000`, s.dir,
+			"/bin/sh", "-c", `cp "$KUBECONFIG" "$0/.$BELLWETHER_SHARD" &&
+				mv "$0/.$BELLWETHER_SHARD" "$0/$BELLWETHER_SHARD" && exec sleep 1000000`, s.dir,
 		},
 	})
 	return s

@@ -39,8 +39,7 @@ func TestBrokenBuildsAreCaught(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, plan{
 				replicas: 3, objects: 100, rest: 10 * time.Second, rate: 120, slowness: 3,
-				faults: []e2e.Fault{e2e.Renaming},
-				build: []string{"-overlay=" + b.overlay(t)},
+				faults: []e2e.Fault{e2e.Renaming}, build: []string{"-overlay=" + b.overlay(t)},
 			}, seed(t))
 			stopReading := c.read()
 			began := time.Now()
