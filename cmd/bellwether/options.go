@@ -130,12 +130,16 @@ func (r *ringOptions) setOwnElection(value string) error {
 	return nil
 }
 
-func (r *ringOptions) validate(lease string) (errs []error) {
+func (r *ringOptions) validate(election leaderelection.Config) (errs []error) {
 	if r.name == "" {
 		return nil
 	}
-	if lease != "" {
-		errs = append(errs, fmt.Errorf("--ring: must not be set with --lease (got %q and %q)", r.name, lease))
+	if election.Name != "" {
+		errs = append(errs, fmt.Errorf("--ring: must not be set with --lease (got %q and %q)", r.name, election.Name))
+	}
+	if election.Identity != "" {
+		errs = append(errs, fmt.Errorf("--identity: must not be set with --ring, where --shard names the replica "+
+			"(got %q)", election.Identity))
 	}
 	if len(r.resources) == 0 {
 		errs = append(errs, errors.New("--resource: must be set with --ring"))
@@ -193,7 +197,7 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	}
 	o.arguments = flags.Args()
 	var errs []error
-	errs = append(errs, o.ring.validate(o.election.Name)...)
+	errs = append(errs, o.ring.validate(o.election)...)
 	flags.Visit(func(f *flag.Flag) {
 		if o.ring.name == "" && ofRing.Lookup(f.Name) != nil {
 			errs = append(errs, fmt.Errorf("--%s: must be set with --ring", f.Name))
