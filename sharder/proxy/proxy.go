@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -88,6 +89,7 @@ type Proxy struct {
 	kinds    map[schema.GroupResource]schema.GroupVersionKind
 	caches   map[schema.GroupResource][]cache.SharedIndexInformer
 	election election
+	tried    sync.Map // by UIDs of roots
 }
 
 // New returns a proxy. The error joins one error for each rule that config breaks.
@@ -171,7 +173,11 @@ func (p *Proxy) watch(resource schema.GroupVersionResource, namespaces []string,
 	}
 	for _, namespace := range namespaces {
 		source := shard.ListerWatcher(p.objects.Resource(resource).Namespace(namespace), p.objects)
-		p.caches[at] = append(p.caches[at], p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{}))
+		informer := p.config.Shard.NewInformerOf(namespace, source, example, 0, cache.Indexers{})
+		if _, err := informer.AddEventHandler(p.forget()); err != nil {
+			return fmt.Errorf("proxy: %s: %w", at, err)
+		}
+		p.caches[at] = append(p.caches[at], informer)
 	}
 	return nil
 }

@@ -287,3 +287,39 @@ func TestOnlyTheObjectOfAnElectionIsTheShardsOwn(t *testing.T) {
 		assert.True(t, apierrors.IsNotFound(err), "b has its own: %v", err)
 	})
 }
+
+// A program that does not see the children of a root yet that has just moved here does not create them again, although
+// the API server makes their names.
+func TestChildrenAreNotCreatedAgainWhenTheirRootHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apisim.NewServer(apisim.Resource{GroupVersionResource: secrets, Kind: "Secret", Namespaced: true})
+		ctx := t.Context()
+		a := join(t, server, "a", nil)
+		root, err := a.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "root"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		settle()
+		owner := *metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		child := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "child-", OwnerReferences: []metav1.OwnerReference{owner},
+		}}
+		_, err = a.client.CoreV1().Secrets("default").Create(ctx, child, metav1.CreateOptions{})
+		require.NoError(t, err, "a root that is new here has no children to see")
+		b := join(t, server, "b", nil)
+		a.leave(t)
+		settle()
+		of := b.client.CoreV1().Secrets("default")
+		_, err = of.Create(ctx, child, metav1.CreateOptions{})
+		require.True(t, apierrors.IsConflict(err), "%v", err)
+		_, err = of.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: "named", OwnerReferences: child.OwnerReferences,
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err, "there cannot be two")
+		time.Sleep(2 * time.Second)
+		_, err = of.Create(ctx, child, metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = of.Create(ctx, child, metav1.CreateOptions{})
+		require.NoError(t, err)
+		b.leave(t)
+	})
+}

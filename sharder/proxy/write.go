@@ -120,6 +120,7 @@ func (p *Proxy) stamp(w http.ResponseWriter, r *http.Request, e *exchange) {
 // create sends a creation, or an apply that creates.
 func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data []byte) {
 	var child *metav1.PartialObjectMetadata
+	named := false
 	stamped, err := p.editRequest(r, data, func(m *objectMeta) error {
 		keep(m, objectMeta{}) // marks that were copied
 		if e.role == root {
@@ -132,7 +133,7 @@ func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data
 			return nil
 		}
 		m.labels = o.Labels
-		child = o.DeepCopy()
+		child, named = o.DeepCopy(), m.name != ""
 		delete(child.Labels, api.ShardLabel(p.config.Ring)) // as long as it does not exist, no cache shows it
 		return nil
 	})
@@ -141,6 +142,9 @@ func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data
 		p.invalid(w, e, err)
 	case child == nil: // a root, or not the ring's
 		p.reverse.ServeHTTP(w, withBody(r, stamped))
+	case !named && p.unsettled(child, e.q):
+		e.end(NotYet)
+		p.failed(w, e, conflict(e.q, errMoved))
 	default:
 		p.within(w, r, e, child, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
 			return withBody(r, stamped), false, nil
