@@ -35,7 +35,8 @@ func Published(ctx context.Context, progress io.Writer, module, version, pkg str
 		arguments := append([]string{"build", "-mod=readonly", "-ldflags=-s -w", "-o", filepath.Join(temporary, name)},
 			buildFlags...)
 		// Its dependencies are those of its own go.sum.
-		_, err = goCommand(ctx, source, append([]string{"GOFLAGS="}, buildEnvironment...), append(arguments, "./"+pkg)...)
+		environment := append([]string{"GOFLAGS="}, buildEnvironment...)
+		_, err = goCommand(ctx, source, environment, append(arguments, "./"+pkg)...)
 		if err == nil {
 			say(progress, "built it in %d s", int(time.Since(start).Seconds()))
 		}

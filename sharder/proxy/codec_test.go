@@ -83,7 +83,8 @@ func TestMarksAreHiddenInEveryEncoding(t *testing.T) {
 	}
 	list := &corev1.ConfigMapList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"},
-		ListMeta: metav1.ListMeta{ResourceVersion: "9", Continue: "c"}, Items: []corev1.ConfigMap{*marked(), *unmarked()},
+		ListMeta: metav1.ListMeta{ResourceVersion: "9", Continue: "c"},
+		Items:    []corev1.ConfigMap{*marked(), *unmarked()},
 	}
 	for media, data := range encoded(t, list) {
 		if media == runtime.ContentTypeYAML {
@@ -172,7 +173,10 @@ func TestMarksAreHiddenInWatches(t *testing.T) {
 func TestMalformedBodiesAreErrors(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR} {
 		c := codecOf(media)
-		for _, data := range [][]byte{nil, {0}, []byte("{"), []byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), []byte("[]"), []byte(`{"metadata":[]}`)} {
+		for _, data := range [][]byte{
+			nil, {0}, []byte("{"), []byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+			[]byte("[]"), []byte(`{"metadata":[]}`),
+		} {
 			_, _ = c.edit(data, hide)
 			_, _ = c.editEvent(data, hide)
 			_ = c.editList(io.Discard, bytes.NewReader(data), hide)

@@ -245,8 +245,10 @@ func TestJudge(t *testing.T) {
 	}
 	thing := func(number int) *metav1.ObjectMeta {
 		yes := true
-		return &metav1.ObjectMeta{Name: "thing", UID: "2", ResourceVersion: strconv.Itoa(number),
-			OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}}}
+		return &metav1.ObjectMeta{
+			Name: "thing", UID: "2", ResourceVersion: strconv.Itoa(number),
+			OwnerReferences: []metav1.OwnerReference{{UID: "1", Controller: &yes}},
+		}
 	}
 	by := func(user, verb string, uid types.UID, number string) e2e.AuditEvent {
 		return e2e.AuditEvent{
