@@ -13,7 +13,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,7 +97,7 @@ type Proxy struct {
 	election election
 
 	rehearsal rehearsal
-	arrived   sync.Map // UIDs of roots that have just come with children: their records
+	moves     moves
 }
 
 // New returns a proxy. The error joins one error for each rule that config breaks.
@@ -115,6 +114,7 @@ func New(config Config) (*Proxy, error) {
 		caches:   map[schema.GroupResource]map[string]cache.SharedIndexInformer{},
 		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
 		election: election{of: config.OwnElection, shard: lease},
+		moves:    moves{come: map[types.UID]*arrival{}},
 	}
 	var err error
 	unlimited := rest.CopyConfig(config.Upstream)

@@ -142,7 +142,7 @@ func (p *Proxy) create(w http.ResponseWriter, r *http.Request, e *exchange, data
 		p.invalid(w, e, err)
 	case child == nil: // a root, or not the ring's
 		p.reverse.ServeHTTP(w, withBody(r, stamped))
-	case e.q.verb == "create" && p.mayHave(child.OwnerReferences, e.q.resource.GroupResource()):
+	case e.q.verb == "create" && p.moves.mayHave(child.OwnerReferences, e.q.resource.GroupResource()):
 		p.refused(w, e, child, errMoved)
 	default:
 		p.within(w, r, e, child, func(r *http.Request, _ objectMeta) (*http.Request, bool, error) {
