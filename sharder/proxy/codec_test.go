@@ -191,7 +191,9 @@ func TestMalformedBodiesAreErrors(t *testing.T) {
 	for _, media := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeCBOR} {
 		c := codecOf(media)
 		for _, data := range [][]byte{
-			nil, {0}, []byte("{"), []byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+			nil,
+			{0},
+			[]byte("{"), []byte("k8s\x00"), []byte("k8s\x00\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
 			[]byte("[]"), []byte(`{"metadata":[]}`),
 		} {
 			_, _ = c.edit(data, hide)
