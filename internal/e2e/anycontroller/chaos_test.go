@@ -39,7 +39,7 @@ func TestForeignChaos(t *testing.T) {
 		wanted := slices.Repeat([]int{1}, objects)
 		r.chaos(r.reconciled, func(ctx context.Context, random *rand.Rand) error {
 			i := random.IntN(objects)
-			wanted[i]++ // without deletions, each Pod is created once
+			wanted[i] = min(wanted[i]+1, rayWorkers) // without deletions, each Pod is created once
 			return r.scale(ctx, fmt.Sprintf("ray-%02d", i), wanted[i])
 		})
 		r.createdOnce(services, objects)

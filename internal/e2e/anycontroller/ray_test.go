@@ -25,6 +25,7 @@ const (
 	rayModule  = "github.com/ray-project/kuberay/ray-operator"
 	rayVersion = "v1.5.0"
 	rayLease   = "ray-operator-leader"
+	rayWorkers = 100 // at most, of each cluster
 )
 
 var (
@@ -84,7 +85,7 @@ func (r ray) create(n int) {
 				"spec": map[string]any{
 					"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
 					"workerGroupSpecs": []any{map[string]any{
-						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0), "maxReplicas": int64(10),
+						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0), "maxReplicas": int64(rayWorkers),
 						"rayStartParams": map[string]any{}, "template": template(),
 					}},
 				},
