@@ -17,7 +17,7 @@ import (
 func TestDirectDependencies(t *testing.T) {
 	allowed := []string{
 		"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/utils",
-		"github.com/cespare/xxhash/v2", "go.uber.org/zap", "golang.org/x/sys", "google.golang.org/protobuf",
+		"github.com/cespare/xxhash/v2", "go.uber.org/zap", "golang.org/x/sys",
 		"github.com/stretchr/testify", "go.uber.org/goleak", "k8s.io/klog/v2", "pgregory.net/rapid", // tests
 	}
 	var direct []string

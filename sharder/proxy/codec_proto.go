@@ -3,11 +3,11 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -100,34 +100,60 @@ func protoMetadata(data []byte, f editor) ([]byte, error) {
 	return o.Marshal()
 }
 
-// editFields edits each field of a message with this number. The parts that it returns make the message together, and
-// are not copied where nothing has changed.
-func editFields(message []byte, number protowire.Number, edit func([]byte) ([][]byte, error)) (
-	parts [][]byte, err error,
-) {
+// editFields edits each field of a message with this number, which has a length. The parts that it
+// returns make the message together, and are not copied where nothing has changed.
+func editFields(message []byte, number uint64, edit func([]byte) ([][]byte, error)) (parts [][]byte, err error) {
 	kept := message // since the last field that was edited
 	for rest := message; len(rest) > 0; {
-		of, kind, size := protowire.ConsumeField(rest)
-		if size < 0 {
+		tag, value, size := firstField(rest)
+		if size == 0 {
 			return nil, errProto
 		}
 		field, before := rest[:size], kept[:len(kept)-len(rest)]
-		if rest = rest[size:]; of != number || kind != protowire.BytesType {
+		if rest = rest[size:]; tag != number<<3|lengthDelimited {
 			continue
 		}
 		kept = rest
-		_, _, tag := protowire.ConsumeTag(field)
-		value, _ := protowire.ConsumeBytes(field[tag:])
-		edited, err := edit(value)
+		edited, err := edit(field[value:])
 		if err != nil {
 			return nil, err
 		}
-		length := 0
+		length := uint64(0)
 		for _, part := range edited {
-			length += len(part)
+			length += uint64(len(part))
 		}
-		parts = append(parts, before, protowire.AppendVarint(bytes.Clone(field[:tag]), uint64(length)))
+		parts = append(parts, before, binary.AppendUvarint(binary.AppendUvarint(nil, tag), length))
 		parts = append(parts, edited...)
 	}
 	return append(parts, kept), nil
+}
+
+// lengthDelimited is the wire type of what has a length, in the lowest three bits of a tag. See
+// https://protobuf.dev/programming-guides/encoding.
+const lengthDelimited = 2
+
+// firstField returns the tag of the first field of a message, where its value begins, and its size,
+// or zero if it is malformed.
+func firstField(message []byte) (tag uint64, value, size int) {
+	tag, n := binary.Uvarint(message)
+	if n <= 0 {
+		return 0, 0, 0
+	}
+	length, m := binary.Uvarint(message[n:])
+	switch tag & 7 {
+	case 0: // the number is the value
+		value, length = n+m, 0
+	case 1:
+		value, length, m = n, 8, 1
+	case lengthDelimited:
+		value = n + m
+	case 5:
+		value, length, m = n, 4, 1
+	default:
+		return 0, 0, 0
+	}
+	if m <= 0 || length > uint64(len(message)-value) {
+		return 0, 0, 0
+	}
+	return tag, value, value + int(length)
 }
