@@ -17,7 +17,7 @@ import (
 func Stop(t *testing.T, pid int) {
 	t.Helper()
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-	for deadline := time.Now().Add(limit); !Stopped(pid); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(limit); !Stopped(pid); <-time.After(time.Millisecond) {
 		require.False(t, time.Now().After(deadline), "process %d still runs after %s", pid, limit)
 	}
 }

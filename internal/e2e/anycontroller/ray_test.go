@@ -85,7 +85,8 @@ func (r ray) create(n int) {
 				"spec": map[string]any{
 					"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
 					"workerGroupSpecs": []any{map[string]any{
-						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0), "maxReplicas": int64(rayWorkers),
+						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0),
+						"maxReplicas":    int64(rayWorkers),
 						"rayStartParams": map[string]any{}, "template": template(),
 					}},
 				},
