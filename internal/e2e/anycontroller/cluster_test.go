@@ -260,7 +260,7 @@ func (c *cluster) shares() map[string]int {
 	return counts
 }
 
-// among waits until all roots are with these shards, and each has its share: a third of an even one at
+// among waits until all roots are with these shards, and each has a share: a tenth of an even one at
 // least, because consistent hashing is not exact for so few.
 func (c *cluster) among(names ...string) {
 	c.t.Helper()
@@ -274,7 +274,7 @@ func (c *cluster) among(names ...string) {
 		for _, name := range names {
 			least = min(least, counts[name])
 		}
-		return len(counts) == len(names) && 3*len(names)*least >= total
+		return len(counts) == len(names) && 10*len(names)*least >= total
 	}, patience, poll)
 	require.True(c.t, ok, "want a share for each of %v, got %v", names, counts)
 	c.t.Logf("shares: %v", counts)
