@@ -1,5 +1,3 @@
-// Package proxy makes a program a shard without a change to it: the program reads only objects of the shard, and its
-// writes are sent while the objects are the shard's. Command bellwether starts both; see docs/any-controller.md.
 package proxy
 
 import (
