@@ -81,7 +81,7 @@ func (a *assigner) finish(ctx context.Context, i *item, placed bool, err error) 
 	case errors.Is(err, errRootless):
 		a.queue.retry(i, time.Now()) // or a scan will find it
 	default:
-		if !errors.Is(err, errReplanned) && !errors.Is(err, membership.ErrOutlived) {
+		if !errors.Is(err, errReplanned) && !errors.Is(err, membership.ErrReplanning) {
 			a.objects.note(ctx, i, err)
 		}
 		now := time.Now()
@@ -135,10 +135,13 @@ func (a *assigner) reconcile(ctx context.Context, i *item, o *protocol.Root, res
 			return false, nil
 		}
 		sit, d, err := a.planner.Shards.Resolve(ctx, *o, p)
-		if err == nil && !sit.Recorded && sit.Stalls(d) && a.unwritten(ctx, *o) {
+		if err == nil && !sit.Recorded && sit.AsksOthers(d) && a.unwritten(ctx, *o) {
 			if sit, d, err = a.planner.FirstOwner(sit, d, p); err != nil {
 				return false, err
 			}
+		}
+		if err == nil && !sit.Recorded && d.Verb == protocol.Assign {
+			err = a.planner.Admit(p, o.Hash)
 		}
 		a.unowned.see(r, o.UID, sit.Vacancy(), time.Now())
 		switch {

@@ -50,6 +50,7 @@ type cluster struct {
 
 	running []func()
 
+	weight       *int          // of shards that are started
 	returnWithin time.Duration // of shards
 	former       bool          // shards are of the previous version, and free a drained object
 
@@ -215,7 +216,7 @@ func (k *cluster) shardWith(name string, prepare func(*shardlease.Lease)) *testS
 	lease, err := shardlease.New(kube,
 		shardlease.Config{
 			Namespace: testNamespace, Ring: testRing, Identity: name, ReturnWithin: k.returnWithin,
-			OnLost: func(error) {},
+			Weight: k.weight, OnLost: func(error) {},
 		})
 	require.NoError(k.t, err)
 	prepare(lease)

@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +23,12 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		`sharder: Namespace: must be set: in a Pod, take it from the environment variable`: func(c *Config) {
 			c.Namespace = ""
 		},
-		`sharder: Resources: must name at least one`:             func(c *Config) { c.Resources = nil },
-		`sharder: TokensPerShard: must be from 1 to`:             func(c *Config) { c.TokensPerShard = -1 },
-		`sharder: Concurrency: must be from 1 to 10000 (got -1)`: func(c *Config) { c.Concurrency = -1 },
-		`sharder: MaxDrains: must be from 1`:                     func(c *Config) { c.MaxDrains = -1 },
-		`sharder: PageSize: must be from 1`:                      func(c *Config) { c.PageSize = -1 },
+		`sharder: Resources: must name at least one`:              func(c *Config) { c.Resources = nil },
+		`sharder: Concurrency: must be from 1 to 10000 (got -1)`:  func(c *Config) { c.Concurrency = -1 },
+		`sharder: MaxDrains: must be from 1`:                      func(c *Config) { c.MaxDrains = -1 },
+		`sharder: Balance: must be 0, or from 1 to 100 (got 0.9)`: func(c *Config) { c.Balance = 0.9 },
+		`sharder: Balance: must be 0, or from 1 to 100 (got NaN)`: func(c *Config) { c.Balance = math.NaN() },
+		`sharder: PageSize: must be from 1`:                       func(c *Config) { c.PageSize = -1 },
 		`sharder: ScanInterval: must be at least 1s (got 1ms)`: func(c *Config) {
 			c.ScanInterval = time.Millisecond
 		},

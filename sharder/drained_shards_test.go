@@ -5,24 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/bellwether-k8s/bellwether/shardlease"
 )
-
-// drain has a shard drained, or no more.
-func (k *cluster) drain(shard string, wanted bool) {
-	k.t.Helper()
-	value := "null"
-	if wanted {
-		value = `""`
-	}
-	_, err := k.kube.CoordinationV1().Leases(testNamespace).Patch(k.t.Context(), shard, types.MergePatchType,
-		[]byte(`{"metadata": {"annotations": {"`+shardlease.DrainAnnotation+`": `+value+`}}}`), metav1.PatchOptions{})
-	require.NoError(k.t, err)
-}
 
 // An administrator has a shard drained: its objects go to the others, and new ones, too. It comes back
 // when the administrator takes that back, and only then: renewals and a restart leave it as it is.
@@ -31,7 +14,7 @@ func TestADrainedShardLetsGo(t *testing.T) {
 		stop, shards := k.settledWith(30, k.config(), "a", "b", "c")
 		defer stop()
 		before := k.owners()
-		k.drain("b", true)
+		k.weigh("b", "0")
 		time.Sleep(time.Second)
 		k.requirePlaced(30, "a", "c")
 		assert.EqualValues(t, before["b"], shards[1].acks.Load(), "it has let go of each itself")
@@ -42,7 +25,7 @@ func TestADrainedShardLetsGo(t *testing.T) {
 		shards[1] = k.shard("b")
 		time.Sleep(time.Minute)
 		k.requirePlaced(60, "a", "c")
-		k.drain("b", false)
+		k.weigh("b", "")
 		time.Sleep(time.Second)
 		k.requirePlaced(60, "a", "b", "c")
 	})
@@ -55,7 +38,7 @@ func TestADrainedShardFinishesItsWork(t *testing.T) {
 		defer stop()
 		before := k.owners()["b"]
 		shards[1].stubborn.Store(true)
-		k.drain("b", true)
+		k.weigh("b", "0")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, k.owners()["-"], "drained, and none has gone to a")
 		shards[1].stubborn.Store(false)
@@ -70,7 +53,7 @@ func TestADrainedShardDies(t *testing.T) {
 		stop, shards := k.settledWith(30, k.config(), "a", "b")
 		defer stop()
 		shards[1].stubborn.Store(true)
-		k.drain("b", true)
+		k.weigh("b", "0")
 		time.Sleep(10 * time.Second)
 		shards[1].kill()
 		time.Sleep(31 * time.Second)
@@ -84,8 +67,8 @@ func TestAllShardsCannotBeDrained(t *testing.T) {
 	inCluster(t, func(_ *testing.T, k *cluster) {
 		stop, shards := k.settledWith(30, k.config(), "a", "b", "c")
 		defer stop()
-		k.drain("b", true)
-		k.drain("c", true)
+		k.weigh("b", "0")
+		k.weigh("c", "0")
 		time.Sleep(10 * time.Second)
 		k.requirePlaced(30, "a")
 		shards[0].kill()

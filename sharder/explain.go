@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
@@ -241,3 +242,7 @@ func OwnershipOf(ring string, resource schema.GroupResource, o metav1.Object) (_
 	}
 	return owner, true
 }
+
+// RingOf returns the ring on which a sharder places shards of these weights, by name, from 0 to
+// [shardlease.MaxWeight]. Those of weight 0 have no place on it. It returns an error if there are too many.
+func RingOf(weights map[string]int) (*ring.Ring, error) { return membership.RingOf(weights) }

@@ -26,15 +26,15 @@ func (k *cluster) flap(s *testShard, name string) *testShard {
 // The only shard that is there gets the objects, however often it has come and gone. It stays when
 // another joins.
 func TestTheOnlyShardIsNotKeptOut(t *testing.T) {
-	for name, drained := range map[string]bool{"": false, "drained": true} {
+	for name, weight := range map[string]string{"": "", "drained": "0"} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, k *cluster) {
 				stop, shards := k.settledWith(20, k.config(), "a")
 				defer stop()
-				k.drain("a", drained)
+				k.weigh("a", weight)
 				k.flap(shards[0], "a")
 				k.requirePlaced(20, "a")
-				k.drain("a", false)
+				k.weigh("a", "")
 				k.shard("b")
 				time.Sleep(2 * time.Second)
 				k.requirePlaced(20, "a", "b")
@@ -50,7 +50,7 @@ func TestShardsThatAreKeptOutGetObjectsWhenThereIsNoOther(t *testing.T) {
 	inCluster(t, func(t *testing.T, k *cluster) {
 		stop, shards := k.settledWith(40, k.config(), "a", "b", "c", "d")
 		defer stop()
-		k.drain("d", true)
+		k.weigh("d", "0")
 		for range flapsAllowed + 3 {
 			for _, s := range shards[1:] {
 				s.release()

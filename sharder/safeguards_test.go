@@ -54,7 +54,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a new object waits for a shard that may be dead", File: "assign.go",
-		Old: "!sit.Recorded && sit.Stalls(d) && a.unwritten(ctx, *o)", New: "false && a.unwritten(ctx, *o)",
+		Old: "!sit.Recorded && sit.AsksOthers(d) && a.unwritten(ctx, *o)", New: "false && a.unwritten(ctx, *o)",
 		Caught: "TestANewObjectGetsALivingOwnerAtOnce",
 	},
 	{
@@ -163,7 +163,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "objects are assigned before the history says among whom", File: "internal/membership/planner.go",
-		Old:    "if err := p.history.begin(ctx, m); err != nil {\n		return nil, err",
+		Old:    "if err := p.history.begin(ctx, m, diverted); err != nil {\n		return nil, err",
 		New:    "if err := ctx.Err(); err != nil {\n		return nil, err",
 		Caught: "TestTheHistoryIsStoredBeforeAnythingIsAssigned",
 	},
@@ -261,8 +261,28 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway",
 	},
 	{
-		Name: "the history forgets who may still be given an object", File: "internal/membership/planner.go",
-		Old: "return !slices.Contains(plan.Members, t) &&", New: "return false && !slices.Contains(plan.Members, t) &&",
+		Name: "the history does not say where keys are diverted to", File: "internal/membership/history.go",
+		Old: "s.known = s.known.WithOwner(keyed(hash), t)", New: "_ = t",
+		Caught: "TestTheHistorySaysWhereKeysAreDiverted",
+	},
+	{
+		Name: "a settled history forgets where keys are diverted to", File: "internal/membership/planner.go",
+		Old: "settled.Displaced[keyed(hash)] = slices.DeleteFunc(owners, p.ended)", New: "_ = owners",
+		Caught: "TestADivertedObjectThatLosesItsRecordIsAskedFor",
+	},
+	{
+		Name: "a new object goes to a shard that has enough", File: "assign.go",
+		Old: "err = a.planner.Admit(p, o.Hash)", New: "_ = a.planner.Admit(p, o.Hash)",
+		Caught: "TestFewObjectsAreBalanced",
+	},
+	{
+		Name: "a shard of weight 0 is a member", File: "internal/membership/members.go",
+		Old: "rank, weight = 1, shardlease.DefaultWeight", New: "weight = 1",
+		Caught: "TestADrainedShardLetsGo",
+	},
+	{
+		Name: "the history forgets who may still be given an object", File: "internal/protocol/history.go",
+		Old: "return !slices.Contains(m, t) &&", New: "return false && !slices.Contains(m, t) &&",
 		Caught: "TestTheHistoryNamesAFormerMemberUntilItIsOver",
 	},
 	{

@@ -176,6 +176,7 @@ func (s *scanner) scan(ctx context.Context) (*scanResult, error) {
 	if err := errors.Join(append(errs, t.wait(ctx))...); err != nil {
 		return t, err
 	}
+	s.planner.Count(t.keys)
 	s.objects.config.Hooks.OnScan(Scan{Objects: t.objects, Placed: t.placed, Shards: t.shards, Took: time.Since(began)})
 	return t, nil
 }
@@ -265,6 +266,7 @@ type scanResult struct {
 	placed   int
 	changed  int            // objects that were written
 	shards   map[string]int // number of objects by shard
+	keys     map[uint64]int // number of objects by the hash of their key; nil: more than can be balanced
 
 	// displaced are the objects that are not with their owners, up to maxApart.
 	displaced map[protocol.Ref]protocol.Root
@@ -276,7 +278,7 @@ const maxApart = 100
 
 func newScanResult() *scanResult {
 	return &scanResult{
-		finished: make(chan struct{}), pending: 1, shards: map[string]int{},
+		finished: make(chan struct{}), pending: 1, shards: map[string]int{}, keys: map[uint64]int{},
 		displaced: map[protocol.Ref]protocol.Root{},
 	}
 }
@@ -288,6 +290,11 @@ func (r *scanResult) count(v protocol.Root, placed bool) {
 	r.objects++
 	if v.Label != "" {
 		r.shards[v.Label]++
+	}
+	if r.keys != nil {
+		if r.keys[v.Hash]++; len(r.keys) > membership.MaxBalanced {
+			r.keys = nil
+		}
 	}
 	switch {
 	case placed:

@@ -68,8 +68,8 @@ func New(kube kubernetes.Interface, meta metadata.Interface, mapper meta.RESTMap
 func (s *Sharder) membership() membership.Config {
 	c := s.config
 	return membership.Config{
-		Kube: s.kube, Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration, Tokens: c.TokensPerShard,
-		Clock: c.clock, Log: c.Logger,
+		Kube: s.kube, Namespace: c.Namespace, Ring: c.Ring, LeaseDuration: c.LeaseDuration,
+		Balance: c.Balance, Clock: c.clock, Log: c.Logger,
 	}
 }
 

@@ -423,6 +423,7 @@ func TestCustomAndClusterScopedResourcesAndNamespaces(t *testing.T) {
 		defer stop()
 		k.shard("a")
 		k.shard("b")
+		time.Sleep(time.Second) // both are members before there is an object: these shards never let go of a widget
 		for i := range 10 {
 			_, err := k.kube.CoreV1().Namespaces().Create(t.Context(),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n"}}, metav1.CreateOptions{})

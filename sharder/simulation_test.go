@@ -106,16 +106,24 @@ func TestSimulatedWarmShards(t *testing.T) {
 	sim.Prove(t, s, schedules(t, 50))
 }
 
-// TestSimulatedDrains proves the same while an administrator has shards drained, and takes that back.
-func TestSimulatedDrains(t *testing.T) {
+// TestSimulatedWeights proves the same while an administrator changes the weights of shards all the time, and
+// has them drained. Sharders balance the objects, all but c.
+func TestSimulatedWeights(t *testing.T) {
 	s := sharding()
+	s.Main = func(ctx context.Context, p *sim.Process) {
+		balance := 1.25
+		if strings.HasPrefix(p.Name, "c") {
+			balance = 0
+		}
+		runReplicaWith(ctx, p, replicaConfig{shard: configMaps, sharder: configMaps, balance: balance})
+	}
 	s.Interfere = func(w *sim.World, r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			meddle(w, r)
 			return
 		}
-		value := []string{"null", `""`}[r.IntN(2)]
-		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, shardlease.DrainAnnotation, value)
+		value := []string{"null", `"0"`, `"1"`, `"5"`, `"300"`, `"none"`}[r.IntN(6)]
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: %s}}}`, shardlease.WeightAnnotation, value)
 		_, _ = leasesOf(w).Patch(context.Background(), string(rune('a'+r.IntN(3))), types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{})
 	}
@@ -270,8 +278,9 @@ type replicaConfig struct {
 	warm           bool
 	// work is what works in each term, until ctx has ended or it returns, instead of controls. upstream is
 	// for its clients.
-	work  func(ctx context.Context, p *sim.Process, worker *shard.Shard, upstream *rest.Config)
-	quiet time.Duration // of the shard
+	work    func(ctx context.Context, p *sim.Process, worker *shard.Shard, upstream *rest.Config)
+	quiet   time.Duration // of the shard
+	balance float64       // of the sharder
 }
 
 func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands ...transport.WrapperFunc) {
@@ -299,8 +308,8 @@ func runReplicaWith(ctx context.Context, p *sim.Process, c replicaConfig, hands 
 	s := must(sharder.New(clientsFor(sharders), metadata.NewForConfigOrDie(sharders), mapper(),
 		sharder.Config{
 			Ring: simulatedRing, Namespace: "ns", Resources: c.sharder, ScanInterval: scanInterval,
-			GCPeriod: time.Minute,
-			Hooks:    sharder.Hooks{OnMembership: func([]string) { changesOf(p.World()).note() }},
+			GCPeriod: time.Minute, Balance: c.balance,
+			Hooks: sharder.Hooks{OnMembership: func([]string) { changesOf(p.World()).note() }},
 		}.WithClock(p.Clock)))
 	p.World().State.Store(identity(p.Name), s)
 	families := slices.ContainsFunc(c.sharder, func(r api.Resource) bool { return len(r.Children) > 0 })

@@ -7,11 +7,15 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
@@ -89,6 +93,16 @@ type Config struct {
 	// after a scale-down. Set it longer than the replacement of a Pod takes, such as 30 s. Whole
 	// seconds, at most [MaxLeaseDuration]. Default: 0, objects go to others at once.
 	ReturnWithin time.Duration
+
+	// Weight is how many objects the shard gets, compared with others: one of weight 50 gets half as
+	// many as one of weight 100. From 0, a shard that gets objects only if all others have weight 0 as
+	// well, to [MaxWeight]. An administrator may override it ([WeightAnnotation]). Nil:
+	// [DefaultWeight], which is 100.
+	Weight *int
+
+	// Version is the version of the program, which kubectl bellwether shows. It has no effect. At most
+	// 63 bytes. Default: none.
+	Version string
 
 	// KernelDeadline makes the kernel kill this process half a Margin after the deadline if it
 	// cannot end itself: stopped (SIGSTOP), starved of CPU, or resumed from suspension. Without it,
@@ -211,8 +225,16 @@ func (c Config) validate(hold leasehold.Config) error {
 		review.Add(fmt.Errorf("ReturnWithin: must be whole seconds, at most %v (got %v)", MaxLeaseDuration,
 			c.ReturnWithin))
 	}
+	if w := ptr.Deref(c.Weight, DefaultWeight); w < 0 || w > MaxWeight {
+		review.Value("Weight", strconv.Itoa(w), []string{fmt.Sprintf("must be from 0 to %d", MaxWeight)})
+	}
+	if len(c.Version) > maxVersion || strings.ContainsFunc(c.Version, unicode.IsControl) {
+		review.Value("Version", c.Version, []string{fmt.Sprintf("must be at most %d bytes, on one line", maxVersion)})
+	}
 	return review.Err()
 }
+
+const maxVersion = 63
 
 func labelKeyProblems(key string) []string {
 	problems := validation.IsQualifiedName(key)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
@@ -97,6 +98,22 @@ func TestBadConfig(t *testing.T) {
 			[]string{"ReturnWithin: ", "at most 1h0m0s", "2h0m0s"},
 		},
 		{
+			"negative weight", func(c *shardlease.Config) { c.Weight = ptr.To(-1) },
+			[]string{"Weight: ", "from 0 to 1000", `(got "-1")`},
+		},
+		{
+			"weight too great", func(c *shardlease.Config) { c.Weight = ptr.To(1001) },
+			[]string{"Weight: ", "from 0 to 1000", `(got "1001")`},
+		},
+		{
+			"version too long", func(c *shardlease.Config) { c.Version = strings.Repeat("1", 64) },
+			[]string{"Version: ", "at most 63 bytes", "111"},
+		},
+		{
+			"version on two lines", func(c *shardlease.Config) { c.Version = "1\n2" },
+			[]string{"Version: ", "on one line", `(got "1\n2")`},
+		},
+		{
 			"negative release timeout", func(c *shardlease.Config) { c.ReleaseTimeout = -time.Minute },
 			[]string{"ReleaseTimeout: ", "negative", "-1m0s"},
 		},
@@ -139,6 +156,15 @@ func TestIdentityIsTheHostname(t *testing.T) {
 	l, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{Namespace: "ns", Ring: "r"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"ns", "r", host}, []string{l.Namespace(), l.Ring(), l.Identity()})
+}
+
+func TestTheGreatestValuesAreAllowed(t *testing.T) {
+	for _, weight := range []*int{nil, ptr.To(0), ptr.To(shardlease.MaxWeight)} {
+		_, err := shardlease.New(fake.NewSimpleClientset(), shardlease.Config{
+			Namespace: "ns", Ring: "r", Identity: "a", Weight: weight, Version: strings.Repeat("1", 63),
+		})
+		assert.NoError(t, err)
+	}
 }
 
 func TestLimitedClients(t *testing.T) {

@@ -54,6 +54,12 @@
 // A Pod of a Deployment has a different name from the Pod that it replaces. [ClaimOrdinal] gives it
 // the name, and so the objects, of a shard that has released its lease.
 //
+// # Weights
+//
+// How many objects a shard gets depends on its weight: 100, or [Config].Weight, or what an
+// administrator writes into [WeightAnnotation] of its Lease, which no shard changes or removes
+// (TestALeaseHasWeightAndVersion). A shard of weight 0 is drained.
+//
 // # For work in the shard
 //
 // [Lease.Term] returns the current term, or why the lease is not held. A [Scope] is a piece of work

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
@@ -50,11 +51,16 @@ func (c Config) dress(l *coordinationv1.Lease, prior lease.Record, incarnation s
 	if c.ReturnWithin > 0 {
 		returns = strconv.FormatInt(int64(c.ReturnWithin/time.Second), 10)
 	}
+	weight := ""
+	if w := ptr.Deref(c.Weight, DefaultWeight); w != DefaultWeight {
+		weight = strconv.Itoa(w)
+	}
 	mark := map[bool]string{true: "true"}
 	for key, value := range map[string]string{
 		shardrecord.IncarnationAnnotation: incarnation, shardrecord.ReturnAnnotation: returns,
 		shardrecord.PodAnnotation: c.pod, shardrecord.LeavingAnnotation: mark[leaving],
-		shardrecord.IdleAnnotation: mark[idle],
+		shardrecord.IdleAnnotation: mark[idle], shardrecord.OwnWeightAnnotation: weight,
+		shardrecord.VersionAnnotation: c.Version,
 	} {
 		delete(l.Annotations, key)
 		if value != "" {
@@ -167,26 +173,6 @@ func CrashOf(l *coordinationv1.Lease) (c Crash, ok bool) {
 		}
 	}
 	return c, true
-}
-
-// DrainAnnotation on the Lease of a shard asks the sharder to drain it. The shard gets no objects,
-// and lets go of those that it has, one after the other, each when the work on it has ended. Until
-// then it works on what it still has. The value does not matter. Only the removal of the annotation
-// ends this: it remains for a shard that restarts under its name, unless the shard was away for so
-// long that the sharder has deleted its Lease (sharder.Config.GCPeriod, one hour by default).
-//
-//	kubectl annotate lease <shard> ring.bellwether.dev/drain=
-//
-// If all shards of a ring have the annotation, none is drained.
-const DrainAnnotation = shardrecord.DrainAnnotation
-
-// Drained reports whether an administrator drains the shard of this Lease. l may be nil.
-func Drained(l *coordinationv1.Lease) bool {
-	if l == nil {
-		return false
-	}
-	_, drained := l.Annotations[DrainAnnotation]
-	return drained
 }
 
 // Idle reports whether the shard of this Lease is idle: its process holds the Lease, and nothing in it

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // census records from a watch which shard has which of the ConfigMaps.
@@ -99,7 +100,11 @@ func (c *census) since() move {
 // placed reports whether each of n objects is with its shard by the ring, and that shard has
 // finished its work on it.
 func (c *census) placed(n int, shards []string) (bool, error) {
-	r, err := ring.New(shards)
+	weights := map[string]int{}
+	for _, name := range shards {
+		weights[name] = shardlease.DefaultWeight
+	}
+	r, err := sharder.RingOf(weights)
 	if err != nil {
 		return false, err
 	}

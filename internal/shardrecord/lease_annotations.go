@@ -3,6 +3,7 @@
 package shardrecord
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -33,10 +34,30 @@ const (
 	// IdleAnnotation marks a held Lease while nothing in its process works on objects.
 	IdleAnnotation = "ring.bellwether.dev/idle"
 
-	// DrainAnnotation is set by an administrator: the shard is to get no objects, and to let go of
-	// those that it has.
-	DrainAnnotation = "ring.bellwether.dev/drain"
+	// OwnWeightAnnotation has the Weight in the holder's configuration, unless it is the default.
+	OwnWeightAnnotation = "ring.bellwether.dev/own-weight"
+
+	// WeightAnnotation has the weight that an administrator gives the shard instead.
+	WeightAnnotation = "ring.bellwether.dev/weight"
+
+	// VersionAnnotation has the Version in the holder's configuration.
+	VersionAnnotation = "ring.bellwether.dev/version"
 )
+
+// The weights of shards.
+const (
+	DefaultWeight = 100
+	MaxWeight     = 1000
+)
+
+// Weight parses the weight of a shard.
+func Weight(value string) (int, error) {
+	w, err := strconv.Atoi(value)
+	if err != nil || w < 0 || w > MaxWeight || strconv.Itoa(w) != value {
+		return 0, fmt.Errorf("must be a whole number from 0 to %d (got %q)", MaxWeight, value)
+	}
+	return w, nil
+}
 
 // ReturnWithin parses for how long after its release a shard is expected back. A value that no
 // shard would have written counts as zero, so that the shard's objects go to others.

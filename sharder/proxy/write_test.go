@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -84,7 +85,7 @@ func (a administrator) patches(name, patch string) {
 // drains has all objects of a shard go to others.
 func (a administrator) drains(shard string) {
 	_, err := a.CoordinationV1().Leases("default").Patch(a.Context(), shard, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, shardlease.DrainAnnotation), metav1.PatchOptions{})
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"0"}}}`, shardlease.WeightAnnotation), metav1.PatchOptions{})
 	require.NoError(a, err)
 }
 
@@ -326,6 +327,44 @@ func TestAWriteThatHangsDoesNotHoldUpAHandover(t *testing.T) {
 			assert.Fail(t, "the request is not cut off")
 		}
 		assert.Equal(t, "b", admin.stored(mine).Labels[api.ShardLabel("r")])
+	})
+}
+
+// A child is marked if its root is late. When the root comes, the program must not take the child for deleted.
+func TestAMarkedChildStaysInSight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, admin := newServer(t, 1)
+		a := join(t, server, "a", nil)
+		defer a.leave(t)
+		settle()
+		root := admin.stored("m0")
+		secrets := a.client.CoreV1().Secrets("default")
+		_, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Name: "child", OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(root, corev1.SchemeGroupVersion.WithKind("ConfigMap")),
+			},
+		}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		seen, err := secrets.Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		var events []watch.EventType
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			for e := range seen.ResultChan() {
+				events = append(events, e.Type)
+			}
+		})
+		_, err = admin.CoreV1().Secrets("default").Patch(t.Context(), "child", types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, api.DrainLabel("r")), metav1.PatchOptions{})
+		require.NoError(t, err)
+		settle()
+		stored, err := admin.CoreV1().Secrets("default").Get(t.Context(), "child", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.NotContains(t, stored.Labels, api.DrainLabel("r"), "the sharder has removed the mark")
+		seen.Stop()
+		watching.Wait()
+		assert.Contains(t, events, watch.Modified)
+		assert.NotContains(t, events, watch.Deleted)
 	})
 }
 

@@ -92,10 +92,10 @@ func rollouts(t *testing.T, handovers int, flags ...string) int {
 func (c *cluster) drain(ctx context.Context, shard string, drained bool) error {
 	value := "null"
 	if drained {
-		value = `""`
+		value = `"0"`
 	}
 	_, err := c.client.Resource(leases).Namespace(c.namespace).Patch(ctx, shard, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, shardlease.DrainAnnotation, value),
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, shardlease.WeightAnnotation, value),
 		metav1.PatchOptions{})
 	return err
 }

@@ -13,8 +13,9 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/referee"
-	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 const (
@@ -49,7 +50,11 @@ func (d *sharding) leave(name string) {
 // requireSettled waits until each object is with its shard by the ring, which has worked on it.
 func (d *sharding) requireSettled() {
 	d.t.Helper()
-	members, err := ring.New(d.living)
+	weights := map[string]int{}
+	for _, name := range d.living {
+		weights[name] = shardlease.DefaultWeight
+	}
+	members, err := sharder.RingOf(weights)
 	require.NoError(d.t, err)
 	d.eventually(func() bool {
 		list, err := d.client.CoreV1().ConfigMaps(namespace).List(d.t.Context(), metav1.ListOptions{

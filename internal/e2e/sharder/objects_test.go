@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/bellwether-k8s/bellwether/ring"
+	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // many is how many objects most tests have: few enough to be quick, and enough that each shard
@@ -109,7 +110,11 @@ func (c *cluster) edit(o object, patch string, args ...any) {
 
 // owner is the shard that an object belongs to when these are the members.
 func (o object) owner(members ...string) string {
-	r, err := ring.New(members)
+	weights := map[string]int{}
+	for _, name := range members {
+		weights[name] = shardlease.DefaultWeight
+	}
+	r, err := sharder.RingOf(weights)
 	if err != nil {
 		return err.Error()
 	}

@@ -20,10 +20,10 @@ type Config struct {
 	Namespace, Ring string
 	// LeaseDuration (D) is that of the shards' Leases.
 	LeaseDuration time.Duration
-	// Tokens is how many places each shard has on the ring.
-	Tokens int
-	Clock  clock.Clock
-	Log    *zap.Logger
+	// Balance is the factor of the objects that a shard may have beyond its share; zero means any.
+	Balance float64
+	Clock   clock.Clock
+	Log     *zap.Logger
 }
 
 const (

@@ -36,7 +36,7 @@ func (f *flapDamping) depart(shard string, now time.Duration) {
 
 // admit records that shards are members, even before their time. Keeping them out again as soon as
 // another shard is there would move their objects twice.
-func (f *flapDamping) admit(members []protocol.OwnerEpoch) {
+func (f *flapDamping) admit(members protocol.Membership) {
 	if f.admitted == nil {
 		f.admitted = map[string]bool{}
 	}

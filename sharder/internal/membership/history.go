@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,17 +19,21 @@ import (
 // HistoryName returns the name of the ConfigMap with the ring's history.
 func HistoryName(ring string) string { return ring + ".ring.bellwether.dev" }
 
-// historyKey is the key of the history in the ConfigMap's data.
-const historyKey = "memberships"
+// historyKey is the key of the history in the ConfigMap's data, and divertedKey that of what is diverted.
+const (
+	historyKey  = "memberships"
+	divertedKey = "diverted"
+)
 
 // historyStore keeps the ring's history for the next sharder. It is for one goroutine.
 type historyStore struct {
 	config Config
 	over   func(protocol.OwnerEpoch) bool // reports whether an owner epoch has ended for good
 
-	stored *corev1.ConfigMap // as last read; nil if it does not exist
-	stands protocol.History  // the history in stored
-	known  protocol.History  // stands, and memberships that may have been stored
+	stored   *corev1.ConfigMap // as last read; nil if it does not exist
+	stands   protocol.History  // the history in stored
+	known    protocol.History  // stands, and memberships that may have been stored
+	diverted map[uint64]string // what is stored, or to be
 }
 
 // load reads the history, or returns errNoHistory if none is readable.
@@ -44,6 +48,9 @@ func (s *historyStore) load(ctx context.Context) error {
 		return errNoHistory
 	}
 	s.known = h
+	if s.diverted, err = parseDiverted(s.stored.Data[divertedKey]); err != nil {
+		return fmt.Errorf("%w: ConfigMap %s: %w", errNoHistory, s.name(), err)
+	}
 	return nil
 }
 
@@ -89,13 +96,18 @@ func (s *historyStore) maps() corev1client.ConfigMapInterface {
 	return s.config.Kube.CoreV1().ConfigMaps(s.config.Namespace)
 }
 
-// begin stores m as the present membership by a compare-and-swap. After it succeeds, objects may be
-// assigned under m. It writes even if the history contains m, unless m is the last, so that an
+// begin stores m as the present membership, and what is diverted under it, by a compare-and-swap. After it
+// succeeds, objects may be assigned under m. It writes even if the history contains m, unless m is the last, so that an
 // earlier sharder's attempt to shrink the history fails.
-func (s *historyStore) begin(ctx context.Context, m protocol.Membership) error {
+func (s *historyStore) begin(ctx context.Context, m protocol.Membership, diverted map[uint64]string) error {
+	s.diverted = diverted
+	for hash, shard := range diverted {
+		if t, ok := m.Member(shard); ok {
+			s.known = s.known.WithOwner(keyed(hash), t)
+		}
+	}
 	for {
-		if n := len(s.stands.Memberships); n > 0 && slices.Equal(s.stands.Memberships[n-1], m) &&
-			s.stands.Contains(s.known) {
+		if s.stands.Present(m) && s.stands.Contains(s.known) && s.stored.Data[divertedKey] == encodeDiverted(diverted) {
 			return nil
 		}
 		err := s.write(ctx, s.known.With(m).Bounded(protocol.MaxHistory, s.over))
@@ -142,6 +154,9 @@ func (s *historyStore) write(ctx context.Context, h protocol.History) error {
 	}
 	metav1.SetMetaDataLabel(&next.ObjectMeta, shardlease.RingLabel, s.config.Ring)
 	next.Data = map[string]string{historyKey: h.Encode()}
+	if value := encodeDiverted(s.diverted); value != "" {
+		next.Data[divertedKey] = value
+	}
 	verb := "update"
 	stored, err := kube.Bounded(ctx, func(ctx context.Context) (*corev1.ConfigMap, error) {
 		if s.stored == nil {
@@ -151,7 +166,7 @@ func (s *historyStore) write(ctx context.Context, h protocol.History) error {
 		return s.maps().Update(ctx, next, metav1.UpdateOptions{FieldManager: protocol.FieldManager})
 	})
 	err = kube.Named(stored, next.Name, err)
-	if err == nil && stored.Data[historyKey] != next.Data[historyKey] {
+	if err == nil && !maps.Equal(stored.Data, next.Data) {
 		err = protocol.ErrPutBack
 	}
 	if err != nil {

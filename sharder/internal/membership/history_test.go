@@ -40,8 +40,8 @@ func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 2)
 		require.ErrorIs(t, l[0].load(t.Context()), errNoHistory)
-		require.NoError(t, l[0].begin(t.Context(), onlyA))
-		require.NoError(t, l[0].begin(t.Context(), both))
+		require.NoError(t, l[0].begin(t.Context(), onlyA, nil))
+		require.NoError(t, l[0].begin(t.Context(), both, nil))
 		require.NoError(t, l[1].load(t.Context()))
 		assert.Equal(t, protocol.HistoryOf(onlyA, both), l[1].known)
 		require.NoError(t, l[1].settle(t.Context(), protocol.HistoryOf(both)))
@@ -53,10 +53,10 @@ func TestTheHistoryIsFoundByTheNextSharder(t *testing.T) {
 func TestBeginningTheSameMembershipAgainWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 1)[0]
-		require.NoError(t, l.begin(t.Context(), onlyA))
+		require.NoError(t, l.begin(t.Context(), onlyA, nil))
 		version := l.stored.ResourceVersion
 		require.NoError(t, l.load(t.Context()))
-		require.NoError(t, l.begin(t.Context(), onlyA))
+		require.NoError(t, l.begin(t.Context(), onlyA, nil))
 		assert.Equal(t, version, l.stored.ResourceVersion)
 	})
 }
@@ -71,10 +71,10 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := storesOn(t, 2)
-				require.NoError(t, l[0].begin(t.Context(), onlyA))
-				require.NoError(t, l[0].begin(t.Context(), both))
+				require.NoError(t, l[0].begin(t.Context(), onlyA, nil))
+				require.NoError(t, l[0].begin(t.Context(), both, nil))
 				require.NoError(t, l[1].load(t.Context()))
-				require.NoError(t, l[1].begin(t.Context(), successor))
+				require.NoError(t, l[1].begin(t.Context(), successor, nil))
 				require.Error(t, l[0].settle(t.Context(), protocol.HistoryOf(both)))
 				require.NoError(t, l[1].load(t.Context()))
 				assert.True(t, l[1].known.Contains(protocol.HistoryOf(onlyA, both, successor)))
@@ -86,10 +86,10 @@ func TestADeposedSharderCannotShrinkTheHistoryOfItsSuccessor(t *testing.T) {
 func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 2)
-		require.NoError(t, l[0].begin(t.Context(), onlyA))
+		require.NoError(t, l[0].begin(t.Context(), onlyA, nil))
 		require.NoError(t, l[1].load(t.Context()))
-		require.NoError(t, l[0].begin(t.Context(), both))
-		require.NoError(t, l[1].begin(t.Context(), onlyB), "after a conflict")
+		require.NoError(t, l[0].begin(t.Context(), both, nil))
+		require.NoError(t, l[1].begin(t.Context(), onlyB, nil), "after a conflict")
 		assert.True(t, l[1].known.Contains(protocol.HistoryOf(onlyA, both, onlyB)))
 	})
 }
@@ -97,11 +97,11 @@ func TestTwoShardersForgetNothingOfEachOther(t *testing.T) {
 func TestADeletedHistoryIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storesOn(t, 1)[0]
-		require.NoError(t, l.begin(t.Context(), onlyA))
+		require.NoError(t, l.begin(t.Context(), onlyA, nil))
 		require.NoError(t,
 			l.config.Kube.CoreV1().ConfigMaps(testNamespace).Delete(t.Context(), HistoryName(testRing),
 				metav1.DeleteOptions{}))
-		require.NoError(t, l.begin(t.Context(), both))
+		require.NoError(t, l.begin(t.Context(), both, nil))
 		require.NoError(t, l.load(t.Context()))
 		assert.Equal(t, protocol.HistoryOf(onlyA, both), l.known)
 	})
@@ -117,7 +117,7 @@ func TestAHistoryThatCannotBeReadIsNone(t *testing.T) {
 		err = l.load(t.Context())
 		require.ErrorIs(t, err, errNoHistory)
 		assert.ErrorContains(t, err, "ConfigMap ns/r.ring.bellwether.dev: ring history:")
-		require.NoError(t, l.begin(t.Context(), onlyA), "in its place")
+		require.NoError(t, l.begin(t.Context(), onlyA, nil), "in its place")
 		require.NoError(t, l.load(t.Context()))
 	})
 }

@@ -15,8 +15,8 @@ import (
 const idleGrace = time.Minute
 
 // members returns the present members, and after how long they may change although no Lease
-// changes, or zero if they will not. Shards that must be drained, or that come and go, are members
-// only if there are no others.
+// changes, or zero if they will not. Shards of weight 0, or that come and go, are members only
+// if there are no others.
 func (s *Shards) members() (protocol.Membership, time.Duration) {
 	now := s.lock()
 	defer s.mu.Unlock()
@@ -36,11 +36,12 @@ func (s *Shards) members() (protocol.Membership, time.Duration) {
 		}
 	}
 	s.last = present
-	var ranks [4][]protocol.OwnerEpoch // the first that is not empty has the members
+	var ranks [4]protocol.Membership // the first that is not empty has the members
 	for name, t := range present {
 		rank := 0
-		if shardlease.Drained(s.tracker.Lease(name)) {
-			rank++
+		weight, _ := shardlease.WeightOf(s.tracker.Lease(name)) // of an invalid annotation, see warns
+		if weight == 0 {
+			rank, weight = 1, shardlease.DefaultWeight
 		}
 		if delay := s.damping.wait(name, now.Monotonic); delay > 0 {
 			rank += 2
@@ -48,12 +49,12 @@ func (s *Shards) members() (protocol.Membership, time.Duration) {
 				wait = delay
 			}
 		}
-		ranks[rank] = append(ranks[rank], t)
+		ranks[rank] = append(ranks[rank], protocol.NewMember(t, weight))
 	}
 	for _, members := range ranks {
 		if len(members) > 0 {
 			s.damping.admit(members)
-			return protocol.NewMembership(members...), wait
+			return members.Sorted(), wait
 		}
 	}
 	return nil, wait

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
-	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 )
 
@@ -23,6 +22,7 @@ type Planner struct {
 	config    Config
 	announced func(members []string) // is called with each new membership
 
+	balance  balance
 	history  historyStore // used by Load, by Follow and by what Follow serves
 	known    atomic.Pointer[protocol.History]
 	current  atomic.Pointer[Plan] // nil without members
@@ -33,6 +33,7 @@ type Planner struct {
 func NewPlanner(config Config, shards *Shards, announced func(members []string)) *Planner {
 	p := &Planner{Shards: shards, config: config, announced: announced}
 	p.history = historyStore{config: config, over: p.ended}
+	p.balance.factor = config.Balance
 	p.known.Store(&protocol.History{})
 	return p
 }
@@ -56,13 +57,17 @@ func (p *Planner) Load(ctx context.Context, inUse func(context.Context) (bool, e
 	err = p.history.load(ctx)
 	if errors.Is(err, errNoHistory) {
 		used, useErr := inUse(ctx)
-		if useErr != nil || !used {
-			return useErr == nil, useErr
+		if useErr != nil {
+			return false, useErr
+		}
+		if !used {
+			p.balance.count(nil, map[uint64]int{})
+			return true, nil
 		}
 		// The history was lost: any living shard may work on any object.
 		p.history.known = protocol.HistoryOf()
 		for _, t := range p.Shards.present() {
-			p.history.known = p.history.known.With(protocol.Membership{t})
+			p.history.known = p.history.known.With(protocol.NewMembership(t))
 		}
 		p.config.Log.Warn("the ring's history is gone, though there are objects with owners: objects without a record "+
 			"are taken from every shard in turn", zap.Error(err))
@@ -87,7 +92,7 @@ func (p *Planner) Observe(ctx context.Context) (*Plan, error) {
 	if err := p.history.load(ctx); err != nil && !errors.Is(err, errNoHistory) && !kube.Forbidden(err) {
 		return nil, err
 	}
-	return newPlan(p.history.known.With(m), ring.WithTokens(p.config.Tokens))
+	return newPlan(p.history.known.With(m), m, p.history.diverted)
 }
 
 // Follow calls serve with one plan after another until ctx ends. The context of serve ends when the
@@ -136,18 +141,28 @@ func (p *Planner) Follow(ctx context.Context,
 // contains the membership without those that do not renew their Leases as well, so that new objects
 // can be assigned among the others.
 func (p *Planner) adopt(ctx context.Context, m protocol.Membership) (*Plan, error) {
+	before := p.current.Load()
+	diverted, err := p.balance.of(m, p.history.diverted)
+	if err != nil {
+		return nil, err
+	}
 	living := p.Shards.renewing(m)
 	if len(living) > 0 && len(living) < len(m) {
-		if err := p.history.begin(ctx, living); err != nil {
+		if err := p.history.begin(ctx, living, diverted); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.history.begin(ctx, m); err != nil {
+	if err := p.history.begin(ctx, m, diverted); err != nil {
 		return nil, err
 	}
 	plan, err := p.replan(m, living)
 	if err != nil {
 		return nil, err
+	}
+	if before != nil && slices.Equal(before.Members, m) {
+		p.config.Log.Info("keys of objects go to other shards than the ring's, for balance",
+			zap.Int("keys", len(diverted)))
+		return plan, nil
 	}
 	p.config.Log.Info("the members of the ring have changed", zap.Strings("members", m.Names()))
 	p.announced(m.Names())
@@ -157,7 +172,7 @@ func (p *Planner) adopt(ctx context.Context, m protocol.Membership) (*Plan, erro
 // replan returns the plan for a membership, with all that is known of those before.
 func (p *Planner) replan(m, living protocol.Membership) (*Plan, error) {
 	h := p.history.known.With(m)
-	plan, err := newPlan(h, ring.WithTokens(p.config.Tokens))
+	plan, err := newPlan(h, m, p.history.diverted)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +195,7 @@ func (p *Planner) serve(ctx context.Context, plan *Plan,
 	all.Go(func() { p.resolveFormerMembers(ctx) })
 	for ctx.Err() == nil {
 		m, wait := p.Shards.members()
-		if !slices.Equal(m, plan.Members) || p.isOutlived(plan) {
+		if !slices.Equal(m, plan.Members) || p.isOutlived(plan) || p.balance.isDue() {
 			return
 		}
 		if p.Shards.await(ctx, wait) || p.Shards.matured() {
@@ -199,8 +214,26 @@ func (p *Planner) isOutlived(plan *Plan) bool {
 	return p.outlived.Swap(false) && len(living) > 0 && !slices.Equal(living, plan.living)
 }
 
-// ErrOutlived means that the owner of a new object does not renew its Lease.
-var ErrOutlived = errors.New("it waits for a plan without a shard that does not renew its Lease")
+// ErrReplanning means that an object waits for another plan, because its target does not renew its Lease, or has
+// no room.
+var ErrReplanning = errors.New("it waits for another plan of the ring")
+
+// Count takes how many objects a scan has found of each key, by their hashes. Nil means that they are more than
+// [MaxBalanced].
+func (p *Planner) Count(objects map[uint64]int) {
+	if p.balance.count(p.current.Load(), objects) {
+		notify(p.Shards.changed)
+	}
+}
+
+// Admit returns ErrReplanning if the target of a plan has no room for a new object.
+func (p *Planner) Admit(plan *Plan, hash uint64) error {
+	if p.balance.admits(plan, hash) {
+		return nil
+	}
+	notify(p.Shards.changed)
+	return ErrReplanning
+}
 
 // FirstOwner returns the decision about an object that never had an owner. No shard that may be dead is
 // asked.
@@ -217,7 +250,7 @@ func (p *Planner) FirstOwner(sit protocol.Situation, d protocol.Decision, plan *
 	}
 	p.outlived.Store(true)
 	notify(p.Shards.changed)
-	return sit, d, ErrOutlived
+	return sit, d, ErrReplanning
 }
 
 // resolveFormerMembers reads the Leases of shards that the history names and whose state is
@@ -240,7 +273,11 @@ func (p *Planner) resolveFormerMembers(ctx context.Context) {
 // whether the stored history says so.
 func (p *Planner) Settle(ctx context.Context, stuck []protocol.Root) bool {
 	plan := p.current.Load()
-	settled := protocol.History{Memberships: p.standing(plan), Displaced: protocol.Displaced{}}
+	settled := p.history.known.Settled(plan.Members, p.ended)
+	if len(plan.living) > 0 {
+		settled = settled.With(plan.living).With(plan.Members)
+	}
+	settled.Displaced = protocol.Displaced{}
 	for _, v := range stuck {
 		owners := plan.owners(v.UID, v.Hash)
 		if v.Recorded {
@@ -248,6 +285,11 @@ func (p *Planner) Settle(ctx context.Context, stuck []protocol.Root) bool {
 		}
 		slices.SortFunc(owners, protocol.OwnerEpoch.Compare)
 		settled.Displaced[v.UID] = slices.DeleteFunc(slices.Compact(owners), p.ended)
+	}
+	for hash := range plan.diverted {
+		owners := plan.owners("", hash)
+		slices.SortFunc(owners, protocol.OwnerEpoch.Compare)
+		settled.Displaced[keyed(hash)] = slices.DeleteFunc(owners, p.ended)
 	}
 	switch {
 	case len(stuck) > 0 && len(settled.Encode()) > protocol.MaxSettled:
@@ -262,22 +304,4 @@ func (p *Planner) Settle(ctx context.Context, stuck []protocol.Root) bool {
 			zap.Error(err))
 	}
 	return err == nil
-}
-
-// standing are the memberships under which objects may still be assigned, the present one last:
-// that of the living, and those of former members that may still be alive. A drain sent under such
-// a membership can still be carried out, and assign an object to such a shard.
-func (p *Planner) standing(plan *Plan) []protocol.Membership {
-	var h protocol.History
-	for _, m := range p.history.known.Memberships {
-		if slices.ContainsFunc(m, func(t protocol.OwnerEpoch) bool {
-			return !slices.Contains(plan.Members, t) && !p.ended(t)
-		}) {
-			h = h.With(m)
-		}
-	}
-	if len(plan.living) > 0 {
-		h = h.With(plan.living)
-	}
-	return h.With(plan.Members).Memberships
 }

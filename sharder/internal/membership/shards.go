@@ -2,10 +2,12 @@ package membership
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,11 +91,16 @@ func (s *Shards) List(ctx context.Context) (version string, err error) {
 		options.Continue = page.Continue
 	}
 	now := s.lock()
+	var ignored []error
+	for _, l := range leases {
+		ignored = append(ignored, weightIgnored(s.tracker.Lease(l.Name), l))
+	}
 	changed := s.tracker.List(leases, now)
 	for _, l := range leases {
 		s.attest(l.Name)
 	}
 	s.mu.Unlock()
+	s.warn(errors.Join(ignored...))
 	if len(changed) > 0 {
 		s.tell()
 	}
@@ -205,6 +212,7 @@ func (s *Shards) follow(ctx context.Context, version string) (string, error) {
 // see takes a version of a Lease.
 func (s *Shards) see(l *coordinationv1.Lease, deleted bool) {
 	now := s.lock()
+	ignored := weightIgnored(s.tracker.Lease(l.Name), l)
 	changed := s.observe(l.Name, func() bool {
 		if deleted {
 			delete(s.asked, l.Name) // otherwise it would be created again forever; a decision that needs it asks again
@@ -214,8 +222,26 @@ func (s *Shards) see(l *coordinationv1.Lease, deleted bool) {
 	})
 	s.attest(l.Name)
 	s.mu.Unlock()
+	s.warn(ignored)
 	if changed {
 		s.tell()
+	}
+}
+
+// weightIgnored returns an error if the weight that an administrator has given the shard of a Lease is
+// invalid, unless it was so in the version before.
+func weightIgnored(before, now *coordinationv1.Lease) error {
+	_, was := shardlease.WeightOf(before)
+	_, is := shardlease.WeightOf(now)
+	if is == nil || was != nil && was.Error() == is.Error() {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", now.Name, is)
+}
+
+func (s *Shards) warn(ignored error) {
+	if ignored != nil {
+		s.config.Log.Warn("weights on Leases are ignored, shards keep their own", zap.Error(ignored))
 	}
 }
 
@@ -246,8 +272,9 @@ func (s *Shards) observe(shard string, take func() (changed bool)) bool {
 	before := s.tracker.Lease(shard)
 	changed := take()
 	now := s.tracker.Lease(shard)
-	return changed || shardlease.Drained(before) != shardlease.Drained(now) ||
-		shardlease.Idle(before) != shardlease.Idle(now)
+	was, _ := shardlease.WeightOf(before)
+	is, _ := shardlease.WeightOf(now)
+	return changed || was != is || shardlease.Idle(before) != shardlease.Idle(now)
 }
 
 // get reads the Lease of a shard. It returns nil if the Lease does not exist.

@@ -20,6 +20,7 @@ func (s *Shards) SituationOf(o protocol.Root, p *Plan) protocol.Situation {
 	now := s.lock()
 	defer s.mu.Unlock()
 	sit := protocol.Situation{Root: o, Target: s.claim(p.Target(o.Hash), now)}
+	_, sit.Diverted = p.diverted[o.Hash]
 	switch {
 	case !o.Recorded:
 		sit.Claims = s.claims(p.owners(o.UID, o.Hash), now)
@@ -109,7 +110,9 @@ func (s *Shards) living(p *Plan, hash uint64) (c protocol.Claim, ok bool) {
 func (s *Shards) renewing(m protocol.Membership) protocol.Membership {
 	now := s.lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m), func(t protocol.OwnerEpoch) bool { return !s.claim(t, now).Renewing })
+	return slices.DeleteFunc(slices.Clone(m), func(t protocol.Member) bool {
+		return !s.claim(t.OwnerEpoch, now).Renewing
+	})
 }
 
 // CrashOf returns the crash that has ended an owner epoch; ok is false if it has ended otherwise.

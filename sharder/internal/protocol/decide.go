@@ -31,8 +31,9 @@ type Claim struct {
 // Situation is the input of [Decide] for one root.
 type Situation struct {
 	Root
-	// Target is the root's owner on the ring.
-	Target Claim
+	// Target is the root's owner on the ring, or the shard that it is diverted to.
+	Target   Claim
+	Diverted bool
 	// Owner is the state of the epoch in the root's record.
 	Owner EpochState
 	// Resident means that the owner in the root's record, in that epoch, is a member of the ring.
@@ -186,8 +187,8 @@ func Decide(s Situation) Decision {
 
 // successorRecord returns the record that lets the owner itself hand the root over to the target.
 // It returns nil if the owner must let go and the sharder assigns the root: if the root may have
-// children, if others are left to ask, if the target is not current, or if the owner is not a
-// member.
+// children, if others are left to ask, if the target is not current, if the owner is not a
+// member, or if the root is diverted.
 //
 // A drain may be carried out at any time while the root stays as it was. By then the ring may have
 // settled with the root where it is, and the history may have forgotten the target, so that it
@@ -195,7 +196,7 @@ func Decide(s Situation) Decision {
 // former members can come before it on the ring, and the history names those until their epochs
 // have ended.
 func (s Situation) successorRecord() *Record {
-	if s.family || len(s.Record.Left) > 0 || !s.Resident || !s.Target.Current {
+	if s.family || len(s.Record.Left) > 0 || !s.Resident || !s.Target.Current || s.Diverted {
 		return nil
 	}
 	r, heir := s.Record, s.Target.OwnerEpoch
@@ -247,19 +248,9 @@ func (s Situation) next() Decision {
 	return Decision{Verb: Probe, Label: ask[0].Shard, Drain: true, Record: record}
 }
 
-// Stalls reports whether a decision about a root without a record leaves it with no living shard, as
-// long as some shard does not renew its Lease.
-func (s Situation) Stalls(d Decision) bool {
-	switch d.Verb {
-	case Hold:
-		return true
-	case Assign:
-		return !s.Target.Renewing
-	case Probe:
-		return slices.ContainsFunc(s.Claims, func(c Claim) bool { return c.EpochState != EpochEnded && !c.Renewing })
-	}
-	return false
-}
+// AsksOthers reports whether a decision about a root without a record would have it wait for other shards, or
+// for one that does not renew its Lease. A root that never had an owner need not.
+func (s Situation) AsksOthers(d Decision) bool { return d.Verb != Assign || !s.Target.Renewing }
 
 // First returns the decision about a root that never had an owner.
 func (s Situation) First(owner Claim) (Situation, Decision) {

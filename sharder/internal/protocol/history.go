@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,17 +10,67 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 )
 
 // Membership is a set of shards, each in one epoch, among which objects are distributed. A shard
 // that returns in another epoch makes another membership. It is sorted by name.
-type Membership []OwnerEpoch
+type Membership []Member
 
-// NewMembership returns the membership of these shards, given in any order.
-func NewMembership(members ...OwnerEpoch) Membership {
-	m := slices.Clone(Membership(members))
-	slices.SortFunc(m, OwnerEpoch.Compare)
-	return m
+// Member is a shard of a membership, and its part of the objects.
+type Member struct {
+	OwnerEpoch
+	// Weight is the shard's weight, at least 1. Of a history, it is the greatest that the shard had.
+	Weight int `json:"weight,omitempty"`
+	// Least is the least weight that the shard had in a membership of a history; otherwise Weight.
+	Least int `json:"least,omitempty"`
+}
+
+// NewMember returns the member with this weight.
+func NewMember(t OwnerEpoch, weight int) Member { return Member{t, weight, weight} }
+
+// NewMembership returns the membership of these shards, given in any order, with the default weight.
+func NewMembership(shards ...OwnerEpoch) Membership {
+	m := make(Membership, len(shards))
+	for i, t := range shards {
+		m[i] = NewMember(t, shardrecord.DefaultWeight)
+	}
+	return m.Sorted()
+}
+
+// Sorted returns a membership of members in any order.
+func (m Membership) Sorted() Membership {
+	return slices.SortedFunc(slices.Values(m), func(a, b Member) int { return a.Compare(b.OwnerEpoch) })
+}
+
+// OwnerEpochs returns the members without their weights.
+func (m Membership) OwnerEpochs() []OwnerEpoch {
+	all := make([]OwnerEpoch, len(m))
+	for i, t := range m {
+		all[i] = t.OwnerEpoch
+	}
+	return all
+}
+
+// covers reports whether two memberships have the same members, and the weights of m include those of other.
+func (m Membership) covers(other Membership) bool {
+	return slices.EqualFunc(m, other, func(a, b Member) bool {
+		return a.OwnerEpoch == b.OwnerEpoch && a.Least <= b.Least && a.Weight >= b.Weight
+	})
+}
+
+// over returns m with all weights that its members have in any of the memberships.
+func (m Membership) over(memberships ...Membership) Membership {
+	ranged := slices.Clone(m)
+	for i, t := range ranged {
+		for _, other := range memberships {
+			if at, ok := other.member(t.Shard); ok && at.OwnerEpoch == t.OwnerEpoch {
+				ranged[i].Weight, ranged[i].Least = max(ranged[i].Weight, at.Weight), min(ranged[i].Least, at.Least)
+			}
+		}
+	}
+	return ranged
 }
 
 // Names returns the names of the members.
@@ -33,11 +84,16 @@ func (m Membership) Names() []string {
 
 // Member returns the epoch of the member of that name.
 func (m Membership) Member(shard string) (OwnerEpoch, bool) {
+	t, ok := m.member(shard)
+	return t.OwnerEpoch, ok
+}
+
+func (m Membership) member(shard string) (Member, bool) {
 	i, ok := slices.BinarySearchFunc(
-		m, shard, func(t OwnerEpoch, name string) int { return strings.Compare(t.Shard, name) },
+		m, shard, func(t Member, name string) int { return strings.Compare(t.Shard, name) },
 	)
 	if !ok {
-		return OwnerEpoch{}, false
+		return Member{}, false
 	}
 	return m[i], true
 }
@@ -46,14 +102,15 @@ func (m Membership) Member(shard string) (OwnerEpoch, bool) {
 // work on an object whose record is lost owned it under one of them. The history is stored before
 // anything is assigned under a new membership.
 type History struct {
-	// Memberships are those since the ring last settled, the present one last.
+	// Memberships are those since the ring last settled, the present one last. Those that differ only in
+	// weights are one.
 	Memberships []Membership
-	// Displaced are the objects, by UID, that were not with their owner when the ring settled, with
-	// their possible former owners.
+	// Displaced are the objects, by UID, that were not with their owner when the ring settled, and the
+	// keys that were diverted from theirs, with their possible former owners.
 	Displaced Displaced
 }
 
-// Displaced is the possible owners of single objects.
+// Displaced is the possible owners of single objects, or of all of one key.
 type Displaced map[types.UID][]OwnerEpoch
 
 // HistoryOf returns the history of a ring that settled at most under the first of these
@@ -62,8 +119,39 @@ func HistoryOf(memberships ...Membership) History { return History{Memberships: 
 
 // With returns the history after a change to m.
 func (h History) With(m Membership) History {
-	others := slices.DeleteFunc(slices.Clone(h.Memberships), func(o Membership) bool { return slices.Equal(o, m) })
-	return History{append(others, m), h.Displaced}
+	ranged := m
+	others := slices.DeleteFunc(slices.Clone(h.Memberships), func(o Membership) bool {
+		same := slices.Equal(o.OwnerEpochs(), m.OwnerEpochs())
+		if same {
+			ranged = ranged.over(o)
+		}
+		return same
+	})
+	return History{append(others, ranged), h.Displaced}
+}
+
+// WithOwner returns the history after an object, or those of a key, may have been assigned to an owner.
+func (h History) WithOwner(of types.UID, t OwnerEpoch) History {
+	return History{h.Memberships, h.Displaced.union(Displaced{of: {t}})}
+}
+
+// Present reports whether m is the present membership.
+func (h History) Present(m Membership) bool {
+	last := len(h.Memberships) - 1
+	return last >= 0 && h.Memberships[last].covers(m)
+}
+
+// Settled returns the history of a ring that has settled under m. It has the other memberships under which an object
+// may still be handed over, because a drain that was sent then can be carried out at any time while the object stays
+// where it is: those with a shard that is no member, or had another weight, unless its epoch has ended.
+func (h History) Settled(m Membership, ended func(OwnerEpoch) bool) History {
+	var settled History
+	for _, o := range h.Memberships {
+		if slices.ContainsFunc(o, func(t Member) bool { return !slices.Contains(m, t) && !ended(t.OwnerEpoch) }) {
+			settled = settled.With(o)
+		}
+	}
+	return settled.With(m)
 }
 
 // Union returns a history that contains both; the present membership is that of h.
@@ -78,7 +166,7 @@ func (h History) Union(other History) History {
 // Contains reports whether h has everything in other.
 func (h History) Contains(other History) bool {
 	for _, m := range other.Memberships {
-		if !slices.ContainsFunc(h.Memberships, func(o Membership) bool { return slices.Equal(o, m) }) {
+		if !slices.ContainsFunc(h.Memberships, func(o Membership) bool { return o.covers(m) }) {
 			return false
 		}
 	}
@@ -106,7 +194,7 @@ func (h History) Names(shard string) bool {
 
 // OwnerEpochs returns all possible owners of an object.
 func (h History) OwnerEpochs() []OwnerEpoch {
-	all := slices.Concat(h.Memberships...)
+	all := Membership(slices.Concat(h.Memberships...)).OwnerEpochs()
 	for _, owners := range h.Displaced {
 		all = append(all, owners...)
 	}
@@ -162,24 +250,51 @@ func (h History) Bounded(limit int, over func(OwnerEpoch) bool) History {
 	var known []OwnerEpoch
 	for _, m := range h.Memberships[:last] {
 		for _, t := range m {
-			if !slices.Contains(known, t) && !over(t) {
-				known = append(known, t)
+			if !slices.Contains(known, t.OwnerEpoch) && !over(t.OwnerEpoch) {
+				known = append(known, t.OwnerEpoch)
 			}
 		}
 	}
 	shorter := History{Displaced: h.Displaced}
 	for _, t := range known {
-		shorter = shorter.With(Membership{t})
+		shorter = shorter.With(NewMembership(t))
 	}
 	return shorter.With(h.Memberships[last])
 }
 
 // step is how one membership differs from the one before.
 type step struct {
-	Join  []OwnerEpoch `json:"join,omitempty"` // or return in another epoch
-	Leave []string     `json:"leave,omitempty"`
+	Join  []Member `json:"join,omitempty"` // or return in another epoch, or with other weights
+	Leave []string `json:"leave,omitempty"`
 	// Of are the UIDs of the objects that this step is about, or empty for all objects.
 	Of []types.UID `json:"of,omitempty"`
+}
+
+// short returns the stored form of a member, without the default weight.
+func (t Member) short() Member {
+	if t.Least == t.Weight {
+		t.Least = 0
+	}
+	if t.Weight == shardrecord.DefaultWeight {
+		t.Weight = 0
+	}
+	return t
+}
+
+// long returns the member of a stored form.
+func (t Member) long() Member {
+	t.Weight = cmp.Or(t.Weight, shardrecord.DefaultWeight)
+	t.Least = cmp.Or(t.Least, t.Weight)
+	return t
+}
+
+// problem describes what is invalid, or returns "".
+func (t Member) problem() string {
+	if t.Least < 1 || t.Least > t.Weight || t.Weight > shardrecord.MaxWeight {
+		return fmt.Sprintf("weight: must be from 1 to %d, and not less than the least (got %d and %d)",
+			shardrecord.MaxWeight, t.Weight, t.Least)
+	}
+	return t.OwnerEpoch.problem()
 }
 
 // Encode returns the stored form. It holds steps, because a rollout of a large fleet has many large
@@ -190,8 +305,8 @@ func (h History) Encode() string {
 	add := func(m Membership, of ...types.UID) {
 		s := step{Of: of}
 		for _, t := range m {
-			if old, ok := before.Member(t.Shard); !ok || old != t {
-				s.Join = append(s.Join, t)
+			if old, ok := before.member(t.Shard); !ok || old != t {
+				s.Join = append(s.Join, t.short())
 			}
 		}
 		for _, t := range before {
@@ -208,7 +323,7 @@ func (h History) Encode() string {
 		}
 	}
 	for _, t := range slices.SortedFunc(maps.Keys(of), OwnerEpoch.Compare) {
-		add(Membership{t}, slices.Sorted(slices.Values(of[t]))...)
+		add(NewMembership(t), slices.Sorted(slices.Values(of[t]))...)
 	}
 	for _, m := range h.Memberships {
 		add(m)
@@ -227,25 +342,26 @@ func ParseHistory(value string) (History, error) {
 		return History{}, fmt.Errorf("ring history: %w", err)
 	}
 	var h History
-	present := map[string]OwnerEpoch{}
+	present := map[string]Member{}
 	for _, s := range steps {
 		for _, name := range s.Leave {
 			delete(present, name)
 		}
 		for _, t := range s.Join {
+			t = t.long()
 			if problem := t.problem(); problem != "" {
 				return History{}, fmt.Errorf("ring history: %s", problem)
 			}
 			present[t.Shard] = t
 		}
-		m := NewMembership(slices.Collect(maps.Values(present))...)
+		m := Membership(slices.Collect(maps.Values(present))).Sorted()
 		if len(s.Of) == 0 {
 			h.Memberships = append(h.Memberships, m)
 			continue
 		}
 		more := Displaced{}
 		for _, uid := range s.Of {
-			more[uid] = m
+			more[uid] = m.OwnerEpochs()
 		}
 		h.Displaced = h.Displaced.union(more)
 	}

@@ -69,7 +69,9 @@ func TestALongHistoryForgetsOnlyWhoOwnedWhat(t *testing.T) {
 	assert.Equal(t, h, h.Bounded(len(h.Encode()), func(OwnerEpoch) bool { return true }))
 	over := func(t OwnerEpoch) bool { return t == inA }
 	assert.Equal(
-		t, History{[]Membership{{inB}, {inA2}, NewMembership(inB, inC)}, Displaced{"uid": {inA}}},
+		t, History{
+			[]Membership{NewMembership(inB), NewMembership(inA2), NewMembership(inB, inC)}, Displaced{"uid": {inA}},
+		},
 		h.Bounded(len(h.Encode())-1, over),
 	)
 	last := HistoryOf(both)

@@ -22,7 +22,12 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a shard that is no member is given a successor", File: "decide.go",
-		Old: "|| !s.Resident || !s.Target.Current {", New: "|| !s.Target.Current {",
+		Old: "|| !s.Resident || !s.Target.Current || s.Diverted {", New: "|| !s.Target.Current || s.Diverted {",
+		Caught: "TestWhoIsNext",
+	},
+	{
+		Name: "a diverted root has a successor", File: "decide.go",
+		Old: "!s.Target.Current || s.Diverted {", New: "!s.Target.Current {",
 		Caught: "TestWhoIsNext",
 	},
 	{
