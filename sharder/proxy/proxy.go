@@ -86,7 +86,6 @@ type Proxy struct {
 	config   Config
 	roles    roles
 	lease    *shardlease.Lease
-	own      string // the selector of this shard's objects
 	objects  metadata.Interface
 	upstream *url.URL
 	reverse  *httputil.ReverseProxy
@@ -110,7 +109,6 @@ func New(config Config) (*Proxy, error) {
 	p := &Proxy{
 		config: config, roles: roles{}, lease: lease, kinds: map[schema.GroupResource]schema.GroupVersionKind{},
 		caches:   map[schema.GroupResource]map[string]cache.SharedIndexInformer{},
-		own:      config.Shard.Selector().String() + ",!" + api.DrainLabel(lease.Ring()),
 		election: election{of: config.OwnElection, shard: lease},
 		moves:    moves{come: map[types.UID]*arrival{}},
 	}
@@ -296,7 +294,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case selectOwn:
 		p.config.Shard.NoteList(e.q.resource.GroupResource())
 		query := r.URL.Query()
-		query.Set("labelSelector", p.selecting(query))
+		query.Set("labelSelector", p.selecting(e.role, query))
 		p.reverse.ServeHTTP(w, withQuery(r, query))
 	case do:
 		p.do(w, r, e)
@@ -311,12 +309,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// selecting returns the label selector of a program's request and that of the shard's objects, joined.
-func (p *Proxy) selecting(query url.Values) string {
-	if program := query.Get("labelSelector"); program != "" {
-		return program + "," + p.own
+// selecting returns the label selector of a program's request and that of the shard's objects, joined. A root that
+// this shard must let go of is no longer one of them. A child still is: it may be marked only because its root was
+// late, and a program that lost sight of it would create another.
+func (p *Proxy) selecting(of role, query url.Values) string {
+	own := p.config.Shard.Selector().String()
+	if of == root {
+		own += ",!" + api.DrainLabel(p.lease.Ring())
 	}
-	return p.own
+	if program := query.Get("labelSelector"); program != "" {
+		return program + "," + own
+	}
+	return own
 }
 
 // withQuery returns a copy of a request with another query.

@@ -13,16 +13,21 @@ import (
 var safeguards = []mutation.Mutation{
 	{
 		Name: "lists and watches show all objects", File: "proxy.go",
-		Old: "		query.Set(\"labelSelector\", p.selecting(query))\n", New: "",
+		Old: "		query.Set(\"labelSelector\", p.selecting(e.role, query))\n", New: "",
 		Caught: "TestTwoProgramsShareTheObjects",
 	},
 	{
 		Name: "the selector of the program is lost", File: "proxy.go",
-		Old: "return program + \",\" + p.own", New: "_ = program", Caught: "TestACollectionIsDeletedOneByOne",
+		Old: "return program + \",\" + own", New: "_ = program", Caught: "TestACollectionIsDeletedOneByOne",
 	},
 	{
 		Name: "objects that are let go of are shown", File: "proxy.go",
-		Old: " + \",!\" + api.DrainLabel(lease.Ring())", New: "", Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
+		Old: "own += \",!\" + api.DrainLabel(p.lease.Ring())", New: "_ = own",
+		Caught: "TestAWriteThatHangsDoesNotHoldUpAHandover",
+	},
+	{
+		Name: "a child that is marked is lost sight of", File: "proxy.go",
+		Old: "if of == root {", New: "if of != outside {", Caught: "TestAMarkedChildStaysInSight",
 	},
 	{
 		Name: "each replica is shown what is not in the ring's namespaces", File: "proxy.go",

@@ -69,7 +69,7 @@ func (p *Proxy) doEach(w http.ResponseWriter, r *http.Request, e *exchange) {
 		return
 	}
 	query := r.URL.Query()
-	options := metav1.ListOptions{LabelSelector: p.selecting(query), FieldSelector: query.Get("fieldSelector")}
+	options := metav1.ListOptions{LabelSelector: p.selecting(e.role, query), FieldSelector: query.Get("fieldSelector")}
 	for _, selection := range []string{
 		"labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "resourceVersionMatch",
 	} {
