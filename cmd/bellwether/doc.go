@@ -128,7 +128,8 @@
 // names the Lease of the program's own leader election, which is then one for each shard; if the program has a
 // flag that turns its election off, use that. With --dry-run, the program's writes change nothing, and a deletion that
 // follows when an object moves to another shard is logged. --quiet is how long an object rests before another shard
-// gets it.
+// gets it. --weight is how many objects this shard gets, compared with others (100), and kubectl bellwether ring shows
+// --version beside them.
 //
 // /metrics at --health-address counts the requests for the ring's resources by outcome, and has the latency that
 // the proxy adds and the number of this shard's objects. The program has BELLWETHER_RING and BELLWETHER_SHARD

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // options are the command line of bellwether run.
@@ -39,6 +40,9 @@ type options struct {
 // ringOptions are those of a shard. name is empty without --ring.
 type ringOptions struct {
 	name, shard    string
+	weight         int
+	balance        float64
+	version        string
 	resources      []schema.GroupVersionResource
 	children       []schema.GroupVersionResource
 	selector       labels.Selector // nil: all
@@ -75,6 +79,11 @@ func ringFlags(r *ringOptions) *flag.FlagSet {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.StringVar(&r.name, "ring", "", "`name` of a ring: the program then works on the objects of this shard only")
 	flags.StringVar(&r.shard, "shard", "", "`name` of this shard, the same after a restart (default: the hostname)")
+	flags.IntVar(&r.weight, "weight", shardlease.DefaultWeight,
+		"how `many` objects this shard gets, compared with others: 0 to 1000; kubectl bellwether weigh overrides it")
+	flags.Float64Var(&r.balance, "balance", 0, "how many `times` its share a shard may have of up to 1,000 objects, "+
+		"such as 1.25 (default: any)")
+	flags.StringVar(&r.version, "version", "", "`version` of the program, which kubectl bellwether ring shows")
 	flags.Var(resourcesFlag{&r.resources}, "resource",
 		"`resource.version.group` that the ring distributes; may be repeated")
 	flags.Var(resourcesFlag{&r.children}, "children", "`resource.version.group` of what the program makes for such an "+
@@ -143,6 +152,12 @@ func (r *ringOptions) validate(election leaderelection.Config) (errs []error) {
 	}
 	if len(r.resources) == 0 {
 		errs = append(errs, errors.New("--resource: must be set with --ring"))
+	}
+	if r.weight < 0 || r.weight > shardlease.MaxWeight {
+		errs = append(errs, fmt.Errorf("--weight: must be from 0 to %d (got %d)", shardlease.MaxWeight, r.weight))
+	}
+	if r.balance != 0 && !(r.balance >= 1 && r.balance <= 100) { // NaN is neither
+		errs = append(errs, fmt.Errorf("--balance: must be 0, or from 1 to 100 (got %v)", r.balance))
 	}
 	if r.quiet < 0 {
 		errs = append(errs, fmt.Errorf("--quiet: must not be negative (got %v)", r.quiet))

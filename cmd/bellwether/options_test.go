@@ -50,6 +50,11 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{"--health-address: must be host:port", "--health-address 8080"},
 		{"--after: must not be set with --pod-uid", "--after true --pod-uid 1"},
 		{"--quiet: must be set with --ring", "--lease l --quiet 1s"},
+		{"--weight: must be set with --ring", "--lease l --weight 5"},
+		{"--version: must be set with --ring", "--lease l --version 2"},
+		{"--weight: must be from 0 to 1000 (got 1001)", "--ring r --resource secrets.v1 --weight 1001"},
+		{"--weight: must be from 0 to 1000 (got -1)", "--ring r --resource secrets.v1 --weight=-1"},
+		{`invalid value "few" for flag -weight`, "--ring r --weight few"},
 		{`invalid value "a=(" for flag -selector: `, "--ring r --selector a=("},
 		{
 			`"shard.bellwether.dev/x=a" for flag -selector: must not name shard.bellwether.dev/x, a label of rings`,

@@ -59,6 +59,7 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 func (o *options) replica() replica.Config {
 	c := replica.Config{
 		Namespace: o.election.Namespace, Ring: o.ring.name, Identity: o.ring.shard, PodUID: o.election.PodUID,
+		Weight: &o.ring.weight, Version: o.ring.version, Balance: o.ring.balance,
 		LeaseDuration: o.election.LeaseDuration, KernelDeadline: true, Quiet: o.ring.quiet,
 	}
 	c.PodName, _ = os.Hostname() // the shard may have another name

@@ -21,6 +21,24 @@ func TestAShardWithANameOfItsOwnIsInItsPod(t *testing.T) {
 	assert.Equal(t, hostname, c.PodName, "sharders watch it for the kubelet's report")
 }
 
+func TestAShardHasAWeightAndAVersion(t *testing.T) {
+	for flags, want := range map[string]struct {
+		weight  int
+		version string
+	}{
+		"":                        {100, ""},
+		"--weight 5 --version v2": {5, "v2"},
+		"--weight 0":              {0, ""},
+	} {
+		o, err := parse(strings.Fields("--ring r --resource secrets.v1 "+flags+" -- true"), io.Discard)
+		require.NoError(t, err)
+		c := o.replica()
+		require.NotNil(t, c.Weight)
+		assert.Equal(t, want.weight, *c.Weight, flags)
+		assert.Equal(t, want.version, c.Version, flags)
+	}
+}
+
 func TestARingOfSomeObjects(t *testing.T) {
 	o, err := parse(strings.Fields("--ring r --resource secrets.v1 --resource pods.v1 --children services.v1 "+
 		"--selector app=x,!old --namespaces a,b -- true"), io.Discard)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
 
@@ -48,6 +49,8 @@ func run(ctx context.Context, parent *supervisor.Supervisor) error {
 		"who had it before; not with -identity")
 	flag.DurationVar(&c.ReturnWithin, "return-within", 0,
 		"how long objects wait for a name that was released; 0: not, or 30s with -claim-name")
+	c.Weight = flag.Int("weight", shardlease.DefaultWeight, "how many objects this shard gets, compared with others")
+	flag.StringVar(&c.Version, "version", "", "what kubectl bellwether ring shows as the version of this copy")
 	flag.StringVar(&c.PodUID, "pod-uid", "",
 		"UID of this Pod, so that a restarted container need not wait; empty: none")
 	flag.DurationVar(&c.LeaseDuration, "lease-duration", 15*time.Second,

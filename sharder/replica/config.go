@@ -57,6 +57,12 @@ type Config struct {
 	// ReturnWithin is how long objects wait for a shard that has released its lease. Default: they
 	// go to others at once.
 	ReturnWithin time.Duration
+	// Weight is how many objects this shard gets, compared with others: 0 to 1,000. An administrator
+	// may override it; see [shardlease.Config]. Nil: 100.
+	Weight *int
+	// Version is the version of the program, which kubectl bellwether shows. It has no effect. Default:
+	// none.
+	Version string
 	// KernelDeadline makes the kernel kill this process if it is stopped past the deadline of its
 	// lease. Linux only; see [shardlease.Config].
 	KernelDeadline bool
@@ -80,6 +86,9 @@ type Config struct {
 	// Quiet is how long the shard waits before it lets go of an object on which no work is done any
 	// more; see [shard.Config]. Default: 0.
 	Quiet time.Duration
+	// Balance bounds how many objects a shard has beyond its share, such as 1.25, if there are few;
+	// see [sharder.Config]. Default: 0, any.
+	Balance float64
 	// ScanInterval is how often the sharder scans all objects, and GCPeriod is how long it keeps the
 	// Lease of a dead shard; see [sharder.Config]. Default: 5 min and 1 h.
 	ScanInterval, GCPeriod time.Duration
@@ -109,8 +118,8 @@ func (c Config) lease(config *rest.Config) shardlease.Config {
 	return shardlease.Config{
 		Namespace: c.Namespace, Ring: c.Ring, Identity: c.Identity, PodUID: c.PodUID, PodName: c.PodName,
 		LeaseDuration: c.LeaseDuration, StepDown: c.StepDown, ReleaseTimeout: c.ReleaseTimeout,
-		ReturnWithin: c.ReturnWithin, KernelDeadline: c.KernelDeadline, Supervisor: c.supervisor(config),
-		OnLost: c.OnLost, Healthy: c.Healthy, Hooks: c.Hooks.Lease, Logger: c.Logger,
+		ReturnWithin: c.ReturnWithin, Weight: c.Weight, Version: c.Version, KernelDeadline: c.KernelDeadline,
+		Supervisor: c.supervisor(config), OnLost: c.OnLost, Healthy: c.Healthy, Hooks: c.Hooks.Lease, Logger: c.Logger,
 	}
 }
 

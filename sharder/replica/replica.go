@@ -131,7 +131,8 @@ func build(config *rest.Config, c Config,
 	}
 	r.Sharder, err = sharder.New(kube, everyones, c.Mapper, sharder.Config{
 		Namespace: c.Namespace, Ring: c.Ring, Resources: c.Resources, LeaseDuration: c.LeaseDuration,
-		ScanInterval: c.ScanInterval, GCPeriod: c.GCPeriod, Events: c.Events, Hooks: c.Hooks.Sharder, Logger: c.Logger,
+		Balance: c.Balance, ScanInterval: c.ScanInterval, GCPeriod: c.GCPeriod, Events: c.Events,
+		Hooks: c.Hooks.Sharder, Logger: c.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/leaderelection"
@@ -186,9 +187,12 @@ func TestBadConfig(t *testing.T) {
 	assert.ErrorContains(t, err, "replica: config: must not be nil")
 	for want, change := range map[string]func(*replica.Config){
 		"shardlease: Ring":      func(c *replica.Config) { c.Ring = "" },
+		"shardlease: Weight":    func(c *replica.Config) { c.Weight = ptr.To(-1) },
+		"shardlease: Version":   func(c *replica.Config) { c.Version = "1\n" },
 		"leaderelection: Name":  func(c *replica.Config) { c.ElectionName = "A b" },
 		"sharder: Resources":    func(c *replica.Config) { c.Resources = nil },
 		"shard: AckGrace":       func(c *replica.Config) { c.AckGrace = -1 },
+		"sharder: Balance":      func(c *replica.Config) { c.Balance = 0.5 },
 		"sharder: ScanInterval": func(c *replica.Config) { c.ScanInterval = -1 },
 	} {
 		c := minimal()
