@@ -88,7 +88,7 @@ func (c *Cluster) NamespaceOf(ctx context.Context, ring, preferred string, right
 
 // Explain returns who may work on an object of a ring, and why. It needs the rights to read the
 // object, the Leases and, to be exact while objects move, the ring's history.
-func (c *Cluster) Explain(ctx context.Context, q RingQuery, tokens int, k view.Kind,
+func (c *Cluster) Explain(ctx context.Context, q RingQuery, k view.Kind,
 	o *metav1.PartialObjectMetadata, rights *Rights,
 ) (view.Explanation, error) {
 	r, err := c.Members(ctx, q, rights)
@@ -108,7 +108,7 @@ func (c *Cluster) Explain(ctx context.Context, q RingQuery, tokens int, k view.K
 		return view.Explanation{}, nil
 	}
 	s, err := sharder.New(c.Kube, c.Metadata, c.Mapper, sharder.Config{
-		Ring: q.Ring, Namespace: q.Namespace, Resources: []api.Resource{resource}, TokensPerShard: tokens,
+		Ring: q.Ring, Namespace: q.Namespace, Resources: []api.Resource{resource},
 	})
 	if err != nil {
 		return view.Explanation{}, err

@@ -22,7 +22,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
-	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
@@ -47,7 +46,7 @@ func New(e Environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-bellwether",
 		Short: "Show elections, rings of shards, endpoints and fences",
-		Long: "Show elections, rings of shards, endpoints and fences. Only drain, fence and uninstall write, and " +
+		Long: "Show elections, rings of shards, endpoints and fences. Only weigh, fence and uninstall write, and " +
 			"only with --confirm.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl bellwether"},
 		SilenceErrors: true, SilenceUsage: true,
@@ -56,7 +55,7 @@ func New(e Environment) *cobra.Command {
 	root.SetOut(e.Out)
 	root.SetErr(e.ErrOut)
 	root.AddCommand(e.status(), e.ring(), e.explain(), e.plan(), e.orphans(), e.fences(), e.uninstall(),
-		e.drain(), e.fence())
+		e.weigh(), e.fence())
 	return root
 }
 
@@ -233,7 +232,6 @@ type ringFlags struct {
 	namespaces []string
 	selector   string
 	key        string
-	tokens     int
 }
 
 // addWhere adds the flags for where the objects of a ring are.
@@ -256,10 +254,9 @@ func (f *ringFlags) addSelector(c *cobra.Command) {
 		"with --resource: objects with these labels, or all with \"\", are of the ring even without its labels")
 }
 
-// addPlace adds the flags for where on the ring an object belongs.
-func (f *ringFlags) addPlace(c *cobra.Command) {
+// addKey adds the flag for where on the ring an object belongs.
+func (f *ringFlags) addKey(c *cobra.Command) {
 	c.Flags().StringVar(&f.key, "key", "object", "key of the ring's resources: object or namespace")
-	c.Flags().IntVar(&f.tokens, "tokens", ring.DefaultTokens, "TokensPerShard of the ring")
 }
 
 // connect returns the API server, and the ring of this name there.
@@ -346,9 +343,6 @@ func stateCell(s view.Shard) table.Cell {
 	}
 	if s.Leaving {
 		c.Text += ",leaving"
-	}
-	if s.Drained {
-		c.Text += ",drained"
 	}
 	if s.Idle {
 		c.Text += ",idle"

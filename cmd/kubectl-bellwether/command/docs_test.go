@@ -23,32 +23,43 @@ import (
 	"github.com/bellwether-k8s/bellwether/endpoints"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// docs is the page that shows what each command prints. With BELLWETHER_UPDATE=1 its blocks are
-// written again.
-const docs = "../../../docs/kubectl.md"
+// docs has the pages that show what commands print. With BELLWETHER_UPDATE=1 their blocks are written again.
+const docs = "../../../docs/"
 
 // recent is an age that depends on when a Lease was renewed last.
 var recent = regexp.MustCompile(`\b[0-4]s\b`)
 
-// Each block of the page is what the command prints, in scenes that are played here with real
+// Each block of the pages is what the command prints, in scenes that are played here with real
 // replicas.
 func TestTheDocumentationShowsWhatIsPrinted(t *testing.T) {
-	printed := map[string]string{}
-	inWorld(t, func(_ *testing.T, w *world) {
-		show := func(commands ...string) {
-			for _, c := range commands {
-				out, err := w.kubectl(strings.Fields(c)...)
-				if err != nil {
-					out += err.Error() + "\n"
-				}
-				printed[c] = out
-			}
-		}
-		w.playScenes(show)
-	})
-	content, err := os.ReadFile(docs)
+	for page, play := range map[string]func(w *world, show func(commands ...string)){
+		"kubectl.md": (*world).playScenes, "operating.md": (*world).playCanary,
+	} {
+		t.Run(page, func(t *testing.T) {
+			printed := map[string]string{}
+			inWorld(t, func(_ *testing.T, w *world) {
+				play(w, func(commands ...string) {
+					for _, c := range commands {
+						out, err := w.kubectl(strings.Fields(c)...)
+						if err != nil {
+							out += err.Error() + "\n"
+						}
+						printed[c] = out
+					}
+				})
+			})
+			requireShown(t, docs+page, printed)
+		})
+	}
+}
+
+// requireShown compares the blocks of a page with what the commands in them have printed.
+func requireShown(t *testing.T, path string, printed map[string]string) {
+	t.Helper()
+	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var page strings.Builder
 	seen := map[string]bool{}
@@ -74,8 +85,22 @@ func TestTheDocumentationShowsWhatIsPrinted(t *testing.T) {
 		assert.True(t, seen[command], "the page does not show %s", command)
 	}
 	if os.Getenv("BELLWETHER_UPDATE") != "" {
-		require.NoError(t, os.WriteFile(docs, []byte(page.String()), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(page.String()), 0o644))
 	}
+}
+
+// playCanary calls show with what an operator does who tries a new version in a ring.
+func (w *world) playCanary(show func(commands ...string)) {
+	w.configMaps(400)
+	for i := range 3 {
+		w.replicaOf(shardlease.Config{Identity: fmt.Sprint("checksums-", i), Version: "v1.4.0"}, nil)
+		w.after(time.Second) // the first is the sharder
+	}
+	w.replicaOf(shardlease.Config{Identity: "checksums-canary-0", Weight: ptr.To(5), Version: "v1.5.0"}, nil)
+	w.after(time.Minute)
+	show("ring checksums", "weigh checksums-canary-0 50", "weigh checksums-canary-0 50 --confirm")
+	w.after(time.Minute)
+	show("weigh checksums-canary-0 0 --confirm")
 }
 
 // playScenes calls show with what the page shows, scene by scene.
@@ -100,21 +125,21 @@ func (w *world) playScenes(show func(commands ...string)) {
 	show("status", "ring checksums", "explain configmap/x1", "plan checksums --without checksums-a",
 		"plan checksums --with checksums-c", "fences")
 
-	// A shard is drained, and no more.
-	show("drain checksums-a", "drain checksums-a --confirm")
+	// A shard gets other weights.
+	show("weigh checksums-a 50", "weigh checksums-a 0 --confirm")
 	w.after(5 * time.Second)
 	show("ring checksums --resource configmaps")
-	show("drain checksums-a --undo --confirm")
+	show("weigh checksums-a --undo --confirm")
 	w.after(5 * time.Second)
 
 	// A shard joins, and work on an object that it should have does not end.
-	hanging.Store(ptr.To("x0"))
-	w.touch("x0")
+	hanging.Store(ptr.To("x3"))
+	w.touch("x3")
 	w.after(time.Second)
 	c := w.replica("checksums-c", work)
 	w.after(30 * time.Second)
-	w.note("x0", api.DrainLabel("checksums"), 30*time.Second)
-	show("ring checksums -o wide", "explain configmap/x0")
+	w.note("x3", api.DrainLabel("checksums"), 30*time.Second)
+	show("ring checksums -o wide", "explain configmap/x3")
 
 	// All shards are cut off.
 	c.pause()

@@ -60,7 +60,7 @@ func (e Environment) explain() *cobra.Command {
 	}
 	o.addFlag(c)
 	x.addElection(c)
-	x.addPlace(c)
+	x.addKey(c)
 	c.Flags().StringVar(&x.ring, "ring", "", "ring that should have the object; default: those of its labels")
 	c.Flags().StringVar(&x.ringNamespace, "ring-namespace", "",
 		"namespace of the ring's Leases; default: that of the object, or the only one with such Leases")
@@ -123,7 +123,7 @@ func (x *explaining) explain(ctx context.Context, at Connection, q cluster.RingQ
 	object *metav1.PartialObjectMetadata, rights *cluster.Rights,
 ) (view.Explanation, error) {
 	if object != nil {
-		return at.Explain(ctx, q, x.tokens, k, object, rights)
+		return at.Explain(ctx, q, k, object, rights)
 	}
 	_, err := at.Members(ctx, q, rights)
 	if errors.Is(err, cluster.ErrNoRing) {

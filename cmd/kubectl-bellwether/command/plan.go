@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
 	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 func (e Environment) plan() *cobra.Command {
@@ -28,14 +31,17 @@ func (e Environment) plan() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			change.Tokens = f.tokens
 			return o.show(c.Context(), watching{}, at.Now, func() (page, error) {
 				var rights cluster.Rights
 				r, err := at.Ring(c.Context(), q, &rights)
 				if err := errors.Join(err, rights.Err()); err != nil {
 					return page{}, err
 				}
-				p, err := view.PlanOf(r.Ring, r.Objects, change)
+				after, err := r.Changed(change)
+				if err != nil {
+					return page{}, fmt.Errorf("kubectl-bellwether: plan: %w", err)
+				}
+				p, err := view.PlanOf(r.Ring, after, r.Objects)
 				if err != nil {
 					return page{}, fmt.Errorf("kubectl-bellwether: plan: %w", err)
 				}
@@ -48,9 +54,9 @@ func (e Environment) plan() *cobra.Command {
 	}
 	o.addFlag(c)
 	f.addWhere(c)
-	f.addPlace(c)
+	f.addKey(c)
 	c.Flags().StringSliceVar(&change.Without, "without", nil, "shard that leaves")
-	c.Flags().StringSliceVar(&change.With, "with", nil, "shard that joins")
+	c.Flags().StringSliceVar(&change.With, "with", nil, "shard that joins, as name or name=weight")
 	return c
 }
 
@@ -64,14 +70,24 @@ func planTable(p view.Plan) *table.Table {
 
 func planNotes(p view.Plan) []string {
 	notes := []string{fmt.Sprintf("%d of %d objects move, with their children. Members now: %s. Then: %s.",
-		p.Objects-p.Stay, p.Objects, strings.Join(p.Before, ", "), strings.Join(p.After, ", "))}
+		p.Objects-p.Stay, p.Objects, membersText(p.Before), membersText(p.After))}
 	switch {
 	case p.Misfits():
 		notes = append(notes, fmt.Sprintf("Warning: %d objects are not with their owner on such a ring now. Either "+
-			"the ring moves them at this moment, or it has another key (--key) or other tokens (--tokens), and this "+
-			"plan is wrong.", p.Displaced))
+			"the ring moves them at this moment, or it has another key (--key), and this plan is wrong.", p.Displaced))
 	case p.Displaced > 0:
 		notes = append(notes, fmt.Sprintf("%d objects are not with their owner now, whatever changes.", p.Displaced))
 	}
 	return notes
+}
+
+// membersText names members, with their weights where these are not the usual one.
+func membersText(weights map[string]int) string {
+	names := slices.Sorted(maps.Keys(weights))
+	for i, name := range names {
+		if w := weights[name]; w != shardlease.DefaultWeight {
+			names[i] = fmt.Sprintf("%s (%d)", name, w)
+		}
+	}
+	return strings.Join(names, ", ")
 }

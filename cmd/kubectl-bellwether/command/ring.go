@@ -1,9 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -63,15 +66,20 @@ func readRing(ctx context.Context, at Connection, q cluster.RingQuery, rights *c
 func ringTables(r cluster.Read, on sheet) []*table.Table {
 	shards := &table.Table{
 		Title: fmt.Sprintf("RING %s in namespace %s", r.Name, r.Namespace), None: "no shards",
-		Columns: []string{"SHARD", "STATE", "OBJECTS", "CHILDREN", "DRAINING", "RENEWED"},
+		Columns: []string{
+			"SHARD", "STATE", "WEIGHT", "SHARE", "OBJECTS", "CHILDREN", "DRAINING", "RENEWED", "VERSION",
+		},
 	}
 	if on.wide {
 		shards.Columns = append(shards.Columns, "DURATION", "EPOCH", "POD", "PROBLEM")
 	}
 	for _, s := range r.Shards {
-		row := []any{s.Name, stateCell(s), s.Objects, s.Children, s.Draining, on.age(s.Renewed)}
+		row := []any{
+			s.Name, stateCell(s), weightCell(s), percent(s.Share), s.Objects, s.Children, s.Draining,
+			on.age(s.Renewed), s.Version,
+		}
 		if on.wide {
-			row = append(row, seconds(s.Duration), s.Epoch, s.Pod, s.Problem)
+			row = append(row, seconds(s.Duration), s.Epoch, s.Pod, cmp.Or(s.Problem, s.WeightProblem))
 		}
 		shards.Row(row...)
 	}
@@ -104,6 +112,21 @@ func ringTables(r cluster.Read, on sheet) []*table.Table {
 	orphans := orphansTable(r.Orphans, on)
 	orphans.Title = fmt.Sprintf("ORPHANS (%d)", len(r.Orphans))
 	return append(all, orphans)
+}
+
+// weightCell shows the weight of a shard, and its own if an administrator has given it another one.
+func weightCell(s view.Shard) table.Cell {
+	switch {
+	case s.WeightProblem != "":
+		return table.Cell{Text: fmt.Sprintf("%d (annotation ignored)", s.Weight), Colour: table.Bad}
+	case s.OwnWeight != nil:
+		return table.Cell{Text: fmt.Sprintf("%d (own %d)", s.Weight, *s.OwnWeight), Colour: table.Warning}
+	}
+	return table.Cell{Text: strconv.Itoa(s.Weight)}
+}
+
+func percent(share float64) string {
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*share), ".0") + "%"
 }
 
 func objectName(o view.Object) string {

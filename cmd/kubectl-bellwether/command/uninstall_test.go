@@ -316,7 +316,7 @@ func TestAReplicaThatStartsDuringTheUninstallKeepsItsLease(t *testing.T) {
 		assert.Contains(t, w.left(), "lease/c")
 		w.after(30 * time.Second)
 		out := w.require("ring", "checksums")
-		assert.Equal(t, []string{"c Ready 8 0 0 0s"}, replaceAges(lines(out, "c", "Ready")), out)
+		assert.Equal(t, []string{"c Ready 100 100% 8 0 0 0s -"}, replaceAges(lines(out, "c", "Ready")), out)
 	})
 }
 

@@ -244,13 +244,19 @@ type shardOf struct {
 // replica starts a replica. work is called for each of its objects.
 func (w *world) replica(name string, work func(ctx context.Context, object string)) *shardOf {
 	w.t.Helper()
+	return w.replicaOf(shardlease.Config{Identity: name}, work)
+}
+
+// replicaOf starts a replica with this configuration of its lease.
+func (w *world) replicaOf(c shardlease.Config, work func(ctx context.Context, object string)) *shardOf {
+	w.t.Helper()
+	name := c.Identity
 	s := &shardOf{client: w.server.Client(name)}
 	const namespace, ring = "ns", "checksums"
 	resources := []api.Resource{{GVR: configMaps.GroupVersionResource}}
 	leases := kubernetes.NewForConfigOrDie(shardlease.LeaseConfig(s.client.Config()))
-	lease, err := shardlease.New(leases, shardlease.Config{
-		Namespace: namespace, Ring: ring, Identity: name, OnLost: func(error) {},
-	})
+	c.Namespace, c.Ring, c.OnLost = namespace, ring, func(error) {}
+	lease, err := shardlease.New(leases, c)
 	require.NoError(w.t, err)
 	elector, err := leaderelection.New(leases, leaderelection.Config{ // with an identity that tests can predict
 		Namespace: namespace, Name: ring + "-sharder", Identity: name, OnLost: func(error) {},

@@ -3,17 +3,16 @@ package view
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 
 // Plan is what a change of a ring's members would move.
 type Plan struct {
-	Before []string `json:"before"`
-	After  []string `json:"after"`
+	// Before and After are the weights of the members.
+	Before map[string]int `json:"before"`
+	After  map[string]int `json:"after"`
 	// Objects is the number of objects without children, which go with their roots.
 	Objects int `json:"objects"`
 	// Moves are the numbers of objects by the shards that have them and would get them, sorted.
@@ -24,43 +23,21 @@ type Plan struct {
 	Displaced int `json:"displaced"`
 }
 
-// Change is a change of a ring's members.
-type Change struct {
-	Without, With []string
-	// Tokens is how many places each shard has on the ring.
-	Tokens int
-}
-
 // Misfits reports whether so many objects are displaced that the ring is probably configured
 // differently than the plan assumes.
 func (p Plan) Misfits() bool { return p.Objects >= 4 && 2*p.Displaced > p.Objects }
 
-// PlanOf returns what a change of the ring's members would move.
-func PlanOf(r Ring, objects []Object, c Change) (Plan, error) {
-	p := Plan{Before: r.Members(), Moves: []sharder.Move{}}
-	p.After = slices.Clone(p.Before)
-	for _, name := range c.Without {
-		i := slices.Index(p.After, name)
-		if i < 0 {
-			return Plan{}, fmt.Errorf("shard %s is no member of ring %s, whose members are %q", name, r.Name, p.Before)
-		}
-		p.After = slices.Delete(p.After, i, i+1)
-	}
-	for _, name := range c.With {
-		if slices.Contains(p.After, name) {
-			return Plan{}, fmt.Errorf("shard %s is a member of ring %s already", name, r.Name)
-		}
-		p.After = append(p.After, name)
-	}
-	slices.Sort(p.After)
+// PlanOf returns what a change of the ring's shards would move.
+func PlanOf(r, changed Ring, objects []Object) (Plan, error) {
+	p := Plan{Before: r.Weights(), After: changed.Weights(), Moves: []sharder.Move{}}
 	if len(p.After) == 0 {
 		return Plan{}, errors.New("no shard would be left: all objects would wait for one")
 	}
-	before, err := ring.New(p.Before, ring.WithTokens(c.Tokens))
+	before, err := sharder.RingOf(p.Before)
 	if err != nil {
 		return Plan{}, err
 	}
-	after, err := ring.New(p.After, ring.WithTokens(c.Tokens))
+	after, err := sharder.RingOf(p.After)
 	if err != nil {
 		return Plan{}, err
 	}

@@ -3,8 +3,14 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
+	"github.com/bellwether-k8s/bellwether/shardlease"
+	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
 )
 
 // Ring is a sharded controller: its shards, and its objects.
@@ -97,7 +103,7 @@ func RingOf(namespace, name string, sharder *Election, shards []Shard, objects [
 		return cmp.Or(a.Since.Compare(b.Since), byName(a.Object, b.Object))
 	})
 	slices.SortFunc(r.Orphans, func(a, b Orphan) int { return byName(a.Object, b.Object) })
-	return r
+	return r.with(r.Shards)
 }
 
 func byName(a, b Object) int {
@@ -143,43 +149,105 @@ func (r Ring) orphaned(o Object, child bool) string {
 	return ""
 }
 
-// Members returns the sorted names of the shards among which objects are distributed: those that
-// are not drained, unless all are, and not idle.
-func (r Ring) Members() []string {
-	names, drained := []string{}, []string{}
+// Weights returns the weights of the shards among which objects are distributed: those that are not
+// drained, unless all are, and not idle.
+func (r Ring) Weights() map[string]int {
+	weights, drained := map[string]int{}, map[string]int{}
 	for _, s := range r.Shards {
 		switch {
 		case !s.state.Member(), s.Idle:
-		case s.Drained:
-			drained = append(drained, s.Name)
+		case s.Weight == 0:
+			drained[s.Name] = shardlease.DefaultWeight
 		default:
-			names = append(names, s.Name)
+			weights[s.Name] = s.Weight
 		}
 	}
-	if len(names) == 0 {
+	if len(weights) == 0 {
 		return drained
 	}
-	return names
+	return weights
 }
 
-// MembersBesides returns the members except one.
-func (r Ring) MembersBesides(shard string) []string {
-	return slices.DeleteFunc(r.Members(), func(name string) bool { return name == shard })
+// Members returns the sorted names of the shards among which objects are distributed.
+func (r Ring) Members() []string { return slices.Sorted(maps.Keys(r.Weights())) }
+
+// with returns the ring with other shards, and the shares that they get.
+func (r Ring) with(shards []Shard) Ring {
+	r.Shards = shards
+	weights := r.Weights()
+	all := 0
+	for _, weight := range weights {
+		all += weight
+	}
+	for i := range r.Shards {
+		r.Shards[i].Share = float64(weights[r.Shards[i].Name]) / float64(max(1, all))
+	}
+	return r
 }
 
-// DrainObstacle returns why a shard must not be drained, or "" if it may.
-func (r Ring) DrainObstacle(shard string) string {
+// Weighed returns the ring with another weight of one of its shards, or with nil that of its configuration.
+func (r Ring) Weighed(shard string, weight *int) Ring {
+	shards := slices.Clone(r.Shards)
+	for i := range shards {
+		s := &shards[i]
+		if s.Name == shard {
+			s.Weight = *cmp.Or(weight, s.OwnWeight, &s.Weight)
+		}
+	}
+	return r.with(shards)
+}
+
+// WeightObstacle returns why a shard must not get a weight, or "" if it may. It may always get its own,
+// for which weight is nil.
+func (r Ring) WeightObstacle(shard string, weight *int) string {
 	switch s := r.Shard(shard); {
 	case s == nil:
 		return fmt.Sprintf("ring %s has no shard %s", r.Name, shard)
-	case s.Drained:
-		return fmt.Sprintf("shard %s is drained already. --undo takes that back", shard)
+	case weight == nil:
+	case *weight == s.Weight && s.OwnWeight != nil:
+		return fmt.Sprintf("shard %s has weight %d already. --undo takes that back", shard, *weight)
+	case *weight == s.Weight:
+		return fmt.Sprintf("shard %s has weight %d already", shard, *weight)
 	case !s.state.Member():
 		return fmt.Sprintf("shard %s is %s, and gets no objects", shard, s.State)
-	case len(r.MembersBesides(shard)) == 0:
+	case *weight == 0 && slices.Contains(r.Weighed(shard, weight).Members(), shard):
 		return "no other shard could get its objects"
 	}
 	return ""
+}
+
+// Change is shards that join a ring, as name or name=weight, and that leave it.
+type Change struct{ Without, With []string }
+
+// Changed returns the ring after a change.
+func (r Ring) Changed(c Change) (Ring, error) {
+	changed := r.with(slices.Clone(r.Shards))
+	remove := func(name string) {
+		changed.Shards = slices.DeleteFunc(changed.Shards, func(s Shard) bool { return s.Name == name })
+	}
+	for _, name := range c.Without {
+		if !slices.Contains(changed.Members(), name) {
+			return Ring{}, fmt.Errorf("shard %s is no member of ring %s, whose members are %q", name, r.Name,
+				r.Members())
+		}
+		remove(name)
+	}
+	for _, with := range c.With {
+		name, given, weighed := strings.Cut(with, "=")
+		joins := Shard{Name: name, Weight: shardlease.DefaultWeight, state: shardstate.Ready}
+		if weighed {
+			var err error
+			if joins.Weight, err = shardrecord.Weight(given); err != nil {
+				return Ring{}, fmt.Errorf("weight of shard %s: %w", name, err)
+			}
+		}
+		if slices.Contains(changed.Members(), name) {
+			return Ring{}, fmt.Errorf("shard %s is a member of ring %s already", name, r.Name)
+		}
+		remove(name)
+		changed.Shards = append(changed.Shards, joins)
+	}
+	return changed.with(changed.Shards), nil
 }
 
 // Summary is one line about a ring.
@@ -188,7 +256,7 @@ type Summary struct {
 	Name      string `json:"name"`
 	Members   int    `json:"members"`
 	Ready     int    `json:"ready"`
-	// Drained are neither members nor others, unless all are.
+	// Drained have weight 0, and are neither members nor others, unless all are drained.
 	Drained int `json:"drained,omitempty"`
 	// Idle are not members, because nothing in their processes works on objects.
 	Idle   int `json:"idle,omitempty"`

@@ -19,8 +19,16 @@ type Shard struct {
 	Problem string `json:"problem,omitempty"`
 	// Leaving means that the shard was asked to stop but has not released its Lease yet.
 	Leaving bool `json:"leaving,omitempty"`
-	// Drained means that an administrator has asked the shard to release its objects and get no new ones.
-	Drained bool `json:"drained,omitempty"`
+	// Weight is how many objects it gets, compared with others. OwnWeight is that of its configuration, if
+	// an administrator has given it another one.
+	Weight    int  `json:"weight"`
+	OwnWeight *int `json:"ownWeight,omitempty"`
+	// WeightProblem is why the administrator's is ignored.
+	WeightProblem string `json:"weightProblem,omitempty"`
+	// Share is the part of all objects that it gets by the weights of the members.
+	Share float64 `json:"share"`
+	// Version is that of its program.
+	Version string `json:"version,omitempty"`
 	// Idle means that nothing in the shard's process works on objects, so it gets none.
 	Idle bool `json:"idle,omitempty"`
 	// Pod has claimed the name of the shard, and is empty if the name was not claimed.
@@ -42,8 +50,18 @@ type Shard struct {
 func ShardOf(ring string, l *coordinationv1.Lease, now time.Time) (Shard, error) {
 	s := Shard{
 		Name: l.Name, LeaseUID: string(l.UID), Pod: l.Annotations[shardrecord.PodAnnotation],
-		Duration: ptr.Deref(l.Spec.LeaseDurationSeconds, 0), Drained: shardlease.Drained(l),
-		Idle: shardlease.Idle(l),
+		Duration: ptr.Deref(l.Spec.LeaseDurationSeconds, 0), Idle: shardlease.Idle(l),
+		Version: l.Annotations[shardrecord.VersionAnnotation],
+	}
+	weight, problem := shardlease.WeightOf(l)
+	s.Weight = weight
+	if problem != nil {
+		s.WeightProblem = problem.Error()
+	} else if _, given := l.Annotations[shardlease.WeightAnnotation]; given {
+		bare := l.DeepCopy()
+		delete(bare.Annotations, shardlease.WeightAnnotation)
+		own, _ := shardlease.WeightOf(bare) // without that annotation, there is no error
+		s.OwnWeight = &own
 	}
 	_, s.Leaving = l.Annotations[shardrecord.LeavingAnnotation]
 	if e, err := shardlease.EpochOf(l); err == nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
-	"github.com/bellwether-k8s/bellwether/ring"
 	"github.com/bellwether-k8s/bellwether/sharder"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -214,9 +213,55 @@ func TestObjectsAreCounted(t *testing.T) {
 	assert.Equal(t, Summary{Namespace: "ns", Name: "r", Members: 3, Ready: 1, Others: 1}, r.Summary())
 }
 
+// The shares are those that the sharder gives: to living shards that are not idle, and to drained ones only if there
+// are no others.
+func TestSharesByWeights(t *testing.T) {
+	weight := func(w string) func(*coordinationv1.Lease) { return annotated(shardlease.WeightAnnotation, w) }
+	idle := annotated(shardrecord.IdleAnnotation, "true")
+	for name, c := range map[string]struct {
+		leases []*coordinationv1.Lease
+		shares map[string]float64
+	}{
+		"one as the other": {[]*coordinationv1.Lease{
+			held("a", 0, ofRing), held("b", 0, ofRing),
+		}, map[string]float64{"a": 0.5, "b": 0.5}},
+		"own and given": {[]*coordinationv1.Lease{
+			held("a", 0, ofRing, annotated(shardrecord.OwnWeightAnnotation, "300")),
+			held("b", 0, ofRing, weight("100")),
+		}, map[string]float64{"a": 0.75, "b": 0.25}},
+		"a drained one": {[]*coordinationv1.Lease{
+			held("a", 0, ofRing, weight("0")), held("b", 0, ofRing, weight("5")),
+		}, map[string]float64{"a": 0, "b": 1}},
+		"only drained ones": {[]*coordinationv1.Lease{
+			held("a", 0, ofRing, weight("0")), held("b", 0, ofRing, weight("0")),
+			held("c", 0, ofRing, released(0)),
+		}, map[string]float64{"a": 0.5, "b": 0.5, "c": 0}},
+		"only an idle one besides": {[]*coordinationv1.Lease{
+			held("a", 0, ofRing, weight("0")), held("b", 0, ofRing, idle),
+		}, map[string]float64{"a": 1, "b": 0}},
+		"none that lives": {[]*coordinationv1.Lease{held("a", 0, ofRing, released(0))}, map[string]float64{"a": 0}},
+	} {
+		var all []Shard
+		for _, l := range c.leases {
+			s, err := ShardOf("r", l, now)
+			require.NoError(t, err)
+			all = append(all, s)
+		}
+		shares := map[string]float64{}
+		for _, s := range RingOf("ns", "r", nil, all, nil).Shards {
+			shares[s.Name] = s.Share
+		}
+		assert.Equal(t, c.shares, shares, name)
+	}
+}
+
 // keyed are objects with these keys that are with their owners on the ring of members.
 func keyed(t *testing.T, members []string, keys ...string) []Object {
-	places, err := ring.New(members)
+	weights := map[string]int{}
+	for _, name := range members {
+		weights[name] = shardlease.DefaultWeight
+	}
+	places, err := sharder.RingOf(weights)
 	require.NoError(t, err)
 	var all []Object
 	for _, key := range keys {
@@ -226,18 +271,23 @@ func keyed(t *testing.T, members []string, keys ...string) []Object {
 	return all
 }
 
+func planOf(r Ring, objects []Object, c Change) (Plan, error) {
+	changed, err := r.Changed(c)
+	if err != nil {
+		return Plan{}, err
+	}
+	return PlanOf(r, changed, objects)
+}
+
 func TestPlan(t *testing.T) {
 	keys := []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"}
-	change := Change{Tokens: ring.DefaultTokens}
 	objects := keyed(t, []string{"a", "b", "c"}, keys...)
 	children := Object{Resource: "pods", Controller: "x", Shard: "a"}
 	r := RingOf("ns", "r", nil, shards(t), append(objects, children))
 
-	without := change
-	without.Without = []string{"c"}
-	p, err := PlanOf(r, append(objects, children), without)
+	p, err := planOf(r, append(objects, children), Change{Without: []string{"c"}})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a", "b"}, p.After)
+	assert.Equal(t, map[string]int{"a": 100, "b": 100}, p.After)
 	assert.Equal(t, 10, p.Objects, "children do not count")
 	assert.Zero(t, p.Displaced)
 	assert.False(t, p.Misfits())
@@ -249,9 +299,13 @@ func TestPlan(t *testing.T) {
 	assert.Equal(t, r.Shard("c").Objects, moved)
 	assert.Equal(t, 10, moved+p.Stay)
 
-	with := change
-	with.With = []string{"e"}
-	p, err = PlanOf(r, objects, with)
+	p, err = planOf(r, objects, Change{With: []string{"e=0"}})
+	require.NoError(t, err)
+	assert.Equal(t, p.Before, p.After)
+	assert.Empty(t, p.Moves, "it would get nothing")
+
+	with := Change{With: []string{"e"}}
+	p, err = planOf(r, objects, with)
 	require.NoError(t, err)
 	for _, m := range p.Moves {
 		assert.Equal(t, "e", m.To, "objects move only to the shard that joins")
@@ -264,9 +318,10 @@ func TestPlan(t *testing.T) {
 		{Change{Without: []string{"d"}}, `shard d is no member of ring r, whose members are ["a" "b" "c"]`},
 		{Change{With: []string{"a"}}, "shard a is a member of ring r already"},
 		{Change{Without: []string{"a", "b", "c"}}, "no shard would be left: all objects would wait for one"},
-		{Change{With: []string{"e"}, Tokens: -1}, "Tokens"},
+		{Change{With: []string{"e", "e=5"}}, "shard e is a member of ring r already"},
+		{Change{With: []string{"e=1001"}}, `weight of shard e: must be a whole number from 0 to 1000 (got "1001")`},
 	} {
-		_, err := PlanOf(r, objects, c.change)
+		_, err := planOf(r, objects, c.change)
 		assert.ErrorContains(t, err, c.err)
 	}
 
@@ -274,7 +329,7 @@ func TestPlan(t *testing.T) {
 		objects[i].Key = "other " + objects[i].Key
 		objects[i].Owner = owned("b")
 	}
-	p, err = PlanOf(RingOf("ns", "r", nil, shards(t), objects), objects, with)
+	p, err = planOf(RingOf("ns", "r", nil, shards(t), objects), objects, with)
 	require.NoError(t, err)
 	assert.True(t, p.Misfits(), "%d of %d", p.Displaced, p.Objects)
 }

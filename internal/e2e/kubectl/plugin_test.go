@@ -140,7 +140,8 @@ func TestPluginShowsARingAndAnElection(t *testing.T) {
 	}
 	leader := u.program("leaderelection", "one")
 	a := u.shard("a")
-	b := u.shard("b", "-workers", fmt.Sprint(objects), "-work-takes", "1m", "-resync", "100ms")
+	b := u.shard("b", "-workers", fmt.Sprint(objects), "-work-takes", "1m", "-resync", "100ms", "-weight", "50",
+		"-version", "v2")
 	settled := func(members int) func() bool {
 		return func() bool {
 			out, err := u.as(u.kubeconfig, "ring", u.namespace, "-o", "json")
@@ -156,7 +157,9 @@ func TestPluginShowsARingAndAnElection(t *testing.T) {
 	sharder := row(out, u.namespace, u.namespace+"-sharder")[3]
 	assert.Equal(t, []string{u.namespace, u.namespace, "2/2", "0", sharder}, row(out, u.namespace, u.namespace), out)
 	out = u.run("ring", u.namespace)
-	assert.Equal(t, "Ready", row(out, "a")[1], out)
+	assert.Equal(t, []string{"Ready", "100", "66.7%"}, row(out, "a")[1:4], out)
+	assert.Equal(t, []string{"Ready", "50", "33.3%"}, row(out, "b")[1:4], out)
+	assert.True(t, strings.HasSuffix(strings.Join(row(out, "b"), " "), " v2"), out)
 	assert.Equal(t, []string{"configmaps", fmt.Sprint(objects), "0"}, row(out, "configmaps"), out)
 
 	m, err := u.client.CoreV1().ConfigMaps(u.namespace).Get(t.Context(), "x0", metav1.GetOptions{})
@@ -170,14 +173,14 @@ func TestPluginShowsARingAndAnElection(t *testing.T) {
 	t.Run("with too few rights", func(t *testing.T) { u.requireRightsAreNamed(t) })
 
 	// A shard is drained, and no more.
-	u.run("drain", "a", "--confirm")
+	u.run("weigh", "a", "0", "--confirm")
 	require.Eventually(t, func() bool {
 		r := u.ring()
 		return len(r.Drains) == 0 && r.Shards[0].State == "Ready" && r.Shards[0].Objects == 0
 	}, patience, poll)
 	out = u.run("status")
 	assert.Equal(t, []string{"1/1,", "1", "drained"}, row(out, u.namespace, u.namespace)[2:5], out)
-	u.run("drain", "a", "--undo", "--confirm")
+	u.run("weigh", "a", "--undo", "--confirm")
 	require.Eventually(t, func() bool { return settled(2)() && u.ring().Shards[0].Objects > 0 }, patience, poll)
 
 	// The plan comes true.

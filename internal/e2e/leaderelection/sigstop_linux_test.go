@@ -35,7 +35,7 @@ func TestWritesOfAStoppedLeader(t *testing.T) {
 	var stale []int // per trial with the guard alone
 	e2e.Repeat(t, func(t *testing.T) {
 		cp := e2e.Start(t, e2e.Options{}) // of its own: other tests read all of the audit log
-		for n := range trials { // a few at a time: a leader must hold its lease until it is stopped
+		for n := range trials {           // a few at a time: a leader must hold its lease until it is stopped
 			t.Run(fmt.Sprintf("trial %d", n), func(t *testing.T) {
 				t.Run("kernel deadline", func(t *testing.T) {
 					t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +14,8 @@ import (
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
-// DrainRights returns the rights to drain a shard or to undo that.
-func DrainRights(namespace string) []Right {
+// WeighRights returns the rights to give a shard another weight.
+func WeighRights(namespace string) []Right {
 	leases := coordinationv1.Resource("leases")
 	return kube.RightsOn(leases, namespace, "", "get", "list", "patch")
 }
@@ -32,15 +33,15 @@ func (c *Cluster) ShardLease(ctx context.Context, namespace, shard string) (*coo
 	return l, nil
 }
 
-// Drain requests a drain of this Lease's shard, or undoes that. A Lease that was replaced since it was
-// read is left alone.
-func (c *Cluster) Drain(ctx context.Context, l *coordinationv1.Lease, wanted bool) error {
+// Weigh gives the shard of this Lease a weight, or with nil its own. A Lease that was replaced since it
+// was read is left alone.
+func (c *Cluster) Weigh(ctx context.Context, l *coordinationv1.Lease, weight *int) error {
 	var value any
-	if wanted {
-		value = ""
+	if weight != nil {
+		value = strconv.Itoa(*weight)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": l.UID, "annotations": map[string]any{shardlease.DrainAnnotation: value},
+		"uid": l.UID, "annotations": map[string]any{shardlease.WeightAnnotation: value},
 	}})
 	if err == nil {
 		_, err = c.Kube.CoordinationV1().Leases(l.Namespace).Patch(ctx, l.Name, types.MergePatchType, patch,
