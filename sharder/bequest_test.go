@@ -116,9 +116,6 @@ func TestTheHistoryNamesAFormerMemberUntilItIsOver(t *testing.T) {
 func (k *cluster) remembers(shard string) bool { return k.storedHistory().Names(shard) }
 
 func (k *cluster) storedHistory() protocol.History {
-	m, err := k.kube.CoreV1().ConfigMaps(testNamespace).Get(k.t.Context(), HistoryName(testRing), metav1.GetOptions{})
-	require.NoError(k.t, err)
-	h, err := protocol.ParseHistory(m.Data[historyKey])
-	require.NoError(k.t, err)
+	h, _ := k.stored()
 	return h
 }
