@@ -261,6 +261,16 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestWhoIsNextMayChangeBeforeAnObjectIsGivenAway",
 	},
 	{
+		Name: "the history does not say where keys are diverted to", File: "internal/membership/history.go",
+		Old: "s.known = s.known.WithOwner(keyed(hash), t)", New: "_ = t",
+		Caught: "TestTheHistorySaysWhereKeysAreDiverted",
+	},
+	{
+		Name: "a settled history forgets where keys are diverted to", File: "internal/membership/planner.go",
+		Old: "settled.Displaced[keyed(hash)] = slices.DeleteFunc(owners, p.ended)", New: "_ = owners",
+		Caught: "TestADivertedObjectThatLosesItsRecordIsAskedFor",
+	},
+	{
 		Name: "a new object goes to a shard that has enough", File: "assign.go",
 		Old: "err = a.planner.Admit(p, o.Hash)", New: "_ = a.planner.Admit(p, o.Hash)",
 		Caught: "TestFewObjectsAreBalanced",

@@ -2,9 +2,11 @@ package sharder
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/membership"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -167,5 +172,79 @@ func TestFewObjectsAreBalanced(t *testing.T) {
 		defer stop()
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, k.diverted(), "the ring alone decides")
+	})
+}
+
+// createFor creates n objects that all belong to one of the shards a and b. Keys have the UIDs, so it deletes others.
+func (k *cluster) createFor(shard string, n int) {
+	r, err := RingOf(map[string]int{"a": 100, "b": 100})
+	require.NoError(k.t, err)
+	all := k.kube.CoreV1().ConfigMaps("default")
+	for i := 0; n > 0; i++ {
+		m, err := all.Create(k.t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", i)},
+		}, metav1.CreateOptions{})
+		require.NoError(k.t, err)
+		if owner, _ := r.OwnerBytes(api.ObjectKey(nil, schema.GroupKind{Kind: "ConfigMap"}, m)); owner == shard {
+			n--
+			continue
+		}
+		require.NoError(k.t, all.Delete(k.t.Context(), m.Name, metav1.DeleteOptions{}))
+	}
+}
+
+// Before an object is assigned to a shard that its key is diverted to, the history says so.
+func TestTheHistorySaysWhereKeysAreDiverted(t *testing.T) {
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
+		c.Balance = 1
+		k.shard("a")
+		k.shard("b")
+		time.Sleep(time.Second)
+		patch := c.Hooks.OnPatch
+		c.Hooks.OnPatch = func(p Patch) {
+			patch(p)
+			h, diverted := k.stored()
+			known := map[string]bool{}
+			for key := range h.Displaced {
+				known[strings.TrimPrefix(string(key), "key ")] = true
+			}
+			for _, hash := range slices.Concat(slices.Collect(maps.Values(diverted))...) {
+				assert.Contains(t, known, fmt.Sprintf("%016s", hash))
+			}
+		}
+		k.createFor("a", 40)
+		defer k.sharder(c)()
+		time.Sleep(time.Minute)
+		assert.NotEmpty(t, k.diverted())
+	})
+}
+
+// An object that is diverted and loses its record is taken from the shard that it is with, not assigned to another
+// one beside it.
+func TestADivertedObjectThatLosesItsRecordIsAskedFor(t *testing.T) {
+	inCluster(t, func(t *testing.T, k *cluster) {
+		c := k.config()
+		c.Balance = 1
+		shards := []*testShard{k.shard("a"), k.shard("b")}
+		k.createFor("a", 40)
+		stop := k.sharder(c)
+		defer stop()
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, map[string]int{"a": 20, "b": 20}, k.owners())
+		h, diverted := k.stored()
+		require.NotEmpty(t, diverted)
+		require.Len(t, h.Memberships, 1, "settled")
+		require.NotEmpty(t, h.Displaced)
+		k.patched()
+		acks := shards[0].acks.Load() + shards[1].acks.Load()
+		for _, o := range k.objects() {
+			k.strips(&o)
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, map[string]int{"a": 20, "b": 20}, k.owners())
+		asked := int(shards[0].acks.Load() + shards[1].acks.Load() - acks)
+		assert.Equal(t, len(slices.Concat(slices.Collect(maps.Values(diverted))...)), asked,
+			"%v", k.patched())
 	})
 }
