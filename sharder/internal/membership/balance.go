@@ -23,9 +23,10 @@ const MaxBalanced = 1000
 type balance struct {
 	factor float64 // 0: nothing is diverted
 
-	mu      sync.Mutex
-	objects map[uint64]int // guarded by mu: by the hashes of their keys; nil: unknown, or too many
-	due     bool           // guarded by mu: another plan may be better
+	mu       sync.Mutex
+	objects  map[uint64]int // guarded by mu: by the hashes of their keys; nil: unknown, or too many
+	admitted []uint64       // guarded by mu: new keys since the last count, which need not be in the next one
+	due      bool           // guarded by mu: another plan may be better
 }
 
 // count takes the number of objects of each key, or nil if there are too many. It reports whether something else
@@ -33,7 +34,12 @@ type balance struct {
 func (b *balance) count(p *Plan, objects map[uint64]int) (due bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.objects = objects
+	for _, hash := range b.admitted {
+		if objects != nil && objects[hash] == 0 {
+			objects[hash] = 1
+		}
+	}
+	b.objects, b.admitted = objects, nil
 	b.due = p != nil && !maps.Equal(b.diverted(p.ring, p.weights, p.diverted), p.diverted)
 	return b.due
 }
@@ -52,10 +58,11 @@ func (b *balance) admits(p *Plan, hash uint64) bool {
 			return true
 		}
 		b.objects[hash] = 1
+		b.admitted = append(b.admitted, hash)
 	}
-	ok := b.diverted(p.ring, p.weights, p.diverted)[hash] == p.diverted[hash]
-	b.due = b.due || !ok
-	return ok
+	want := b.diverted(p.ring, p.weights, p.diverted)
+	b.due = b.due || !maps.Equal(want, p.diverted) // perhaps another object has to go
+	return want[hash] == p.diverted[hash]
 }
 
 // isDue reports whether another plan is better than the last one.

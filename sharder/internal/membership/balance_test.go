@@ -75,6 +75,18 @@ func TestBalanced(t *testing.T) {
 	})
 }
 
+// What a scan has missed, because it was new, counts until the next scan.
+func TestNewKeysCountUntilTheNextScan(t *testing.T) {
+	p, err := newPlan(protocol.HistoryOf(both), both, nil)
+	require.NoError(t, err)
+	b := &balance{factor: 1.25, objects: map[uint64]int{}}
+	require.True(t, b.admits(p, 1))
+	require.False(t, b.count(p, map[uint64]int{}), "one key need not be diverted")
+	assert.Equal(t, map[uint64]int{1: 1}, b.objects)
+	require.False(t, b.count(p, map[uint64]int{}))
+	assert.Empty(t, b.objects)
+}
+
 // A key with so many objects that no shard may have it stays where it is.
 func TestAKeyThatIsTooBigStaysWhereItIs(t *testing.T) {
 	weights := map[string]int{"a": 100, "b": 100, "c": 100}

@@ -228,11 +228,14 @@ func (p *Planner) Count(objects map[uint64]int) {
 
 // Admit returns ErrReplanning if the target of a plan has no room for a new object.
 func (p *Planner) Admit(plan *Plan, hash uint64) error {
-	if p.balance.admits(plan, hash) {
-		return nil
+	ok := p.balance.admits(plan, hash)
+	if p.balance.isDue() {
+		notify(p.Shards.changed)
 	}
-	notify(p.Shards.changed)
-	return ErrReplanning
+	if !ok {
+		return ErrReplanning
+	}
+	return nil
 }
 
 // FirstOwner returns the decision about an object that never had an owner. No shard that may be dead is
