@@ -262,7 +262,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "the history does not say where keys are diverted to", File: "internal/membership/history.go",
-		Old: "s.known = s.known.WithOwner(keyed(hash), t)", New: "_ = t",
+		Old: "s.known = s.known.WithOwners(owners)", New: "_ = owners",
 		Caught: "TestTheHistorySaysWhereKeysAreDiverted",
 	},
 	{

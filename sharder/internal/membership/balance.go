@@ -74,6 +74,9 @@ func (b *balance) isDue() bool {
 
 // of returns what is to be diverted under a membership, of what was diverted before.
 func (b *balance) of(m protocol.Membership, before map[uint64]string) (map[uint64]string, error) {
+	if b.factor == 0 {
+		return nil, nil
+	}
 	weights := greatestWeights(m)
 	r, err := RingOf(weights)
 	if err != nil {

@@ -232,7 +232,7 @@ func TestOwnersOfADivertedKeyAreKnown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, other, p.Target(hash))
 	assert.Equal(t, []protocol.OwnerEpoch{owner, other}, p.owners("uid", hash))
-	back, err := newPlan(h.WithOwner(keyed(hash), other), both, nil)
+	back, err := newPlan(h.WithOwners(protocol.Displaced{keyed(hash): {other}}), both, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []protocol.OwnerEpoch{other, owner}, back.owners("uid", hash))
 }

@@ -101,11 +101,13 @@ func (s *historyStore) maps() corev1client.ConfigMapInterface {
 // earlier sharder's attempt to shrink the history fails.
 func (s *historyStore) begin(ctx context.Context, m protocol.Membership, diverted map[uint64]string) error {
 	s.diverted = diverted
+	owners := protocol.Displaced{}
 	for hash, shard := range diverted {
 		if t, ok := m.Member(shard); ok {
-			s.known = s.known.WithOwner(keyed(hash), t)
+			owners[keyed(hash)] = []protocol.OwnerEpoch{t}
 		}
 	}
+	s.known = s.known.WithOwners(owners)
 	for {
 		if s.stands.Present(m) && s.stands.Contains(s.known) && s.stored.Data[divertedKey] == encodeDiverted(diverted) {
 			return nil

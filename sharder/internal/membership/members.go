@@ -39,7 +39,7 @@ func (s *Shards) members() (protocol.Membership, time.Duration) {
 	var ranks [4]protocol.Membership // the first that is not empty has the members
 	for name, t := range present {
 		rank := 0
-		weight, _ := shardlease.WeightOf(s.tracker.Lease(name)) // of an invalid annotation, see warns
+		weight, _ := shardlease.WeightOf(s.tracker.Lease(name)) // see has warned of an invalid annotation
 		if weight == 0 {
 			rank, weight = 1, shardlease.DefaultWeight
 		}

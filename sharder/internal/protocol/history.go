@@ -121,7 +121,7 @@ func HistoryOf(memberships ...Membership) History { return History{Memberships: 
 func (h History) With(m Membership) History {
 	ranged := m
 	others := slices.DeleteFunc(slices.Clone(h.Memberships), func(o Membership) bool {
-		same := slices.Equal(o.OwnerEpochs(), m.OwnerEpochs())
+		same := slices.EqualFunc(o, m, func(a, b Member) bool { return a.OwnerEpoch == b.OwnerEpoch })
 		if same {
 			ranged = ranged.over(o)
 		}
@@ -130,9 +130,9 @@ func (h History) With(m Membership) History {
 	return History{append(others, ranged), h.Displaced}
 }
 
-// WithOwner returns the history after an object, or those of a key, may have been assigned to an owner.
-func (h History) WithOwner(of types.UID, t OwnerEpoch) History {
-	return History{h.Memberships, h.Displaced.union(Displaced{of: {t}})}
+// WithOwners returns the history after single objects, or those of some keys, may have been assigned to owners.
+func (h History) WithOwners(owners Displaced) History {
+	return History{h.Memberships, h.Displaced.union(owners)}
 }
 
 // Present reports whether m is the present membership.
