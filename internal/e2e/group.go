@@ -12,11 +12,11 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/subprocess"
 )
 
-// leaderScript is the first process of a group. It ignores signals of a terminal, and blocks on a
-// pipe. Only the harness holds the other end. However the harness ends (return, panic, Ctrl-C,
-// SIGKILL), the kernel closes that end, read sees the end of the file, and the shell kills its
+// leaderScript is the first process of a group. It ignores signals of a terminal, says that it does,
+// and blocks on a pipe. Only the harness holds the other end. However the harness ends (return, panic,
+// Ctrl-C, SIGKILL), the kernel closes that end, read sees the end of the file, and the shell kills its
 // whole group. It sends SIGKILL, because a stopped member reacts to no other signal.
-const leaderScript = `trap '' INT TERM HUP QUIT; read -r _; kill -9 0`
+const leaderScript = `trap '' INT TERM HUP QUIT; echo; read -r _; kill -9 0`
 
 var errClosed = errors.New("e2e: group is closed")
 
@@ -49,9 +49,22 @@ func NewGroup(dir string) (*Group, error) {
 	leader := exec.Command("/bin/sh", "-c", leaderScript)
 	leader.Stdin = reader
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := leader.Start(); err != nil {
+	ignores, err := leader.StdoutPipe()
+	if err == nil {
+		err = leader.Start()
+	}
+	if err != nil {
 		writer.Close()
 		return nil, fmt.Errorf("e2e: start group: %w", err)
+	}
+	// When the harness ends and a member is stopped, the kernel sends the group SIGHUP, which would end
+	// a leader that does not ignore it yet, and leave a member that does.
+	_, err = ignores.Read(make([]byte, 1))
+	ignores.Close()
+	if err != nil {
+		writer.Close()
+		_ = leader.Wait()
+		return nil, fmt.Errorf("e2e: start group: its leader has ended: %w", err)
 	}
 	return &Group{dir: dir, leader: leader, lifeline: writer}, nil
 }
