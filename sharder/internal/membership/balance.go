@@ -24,14 +24,22 @@ type balance struct {
 	factor float64 // 0: nothing is diverted
 
 	mu       sync.Mutex
+	plan     *Plan          // guarded by mu: the last one; nil: there has been no plan yet
 	objects  map[uint64]int // guarded by mu: by the hashes of their keys; nil: unknown, or too many
 	admitted []uint64       // guarded by mu: new keys since the last count, which need not be in the next one
-	due      bool           // guarded by mu: another plan may be better
+	due      bool           // guarded by mu: something else is to be diverted than by the plan
 }
 
-// count takes the number of objects of each key, or nil if there are too many. It reports whether something else
-// is to be diverted than by a plan, if there is one.
-func (b *balance) count(p *Plan, objects map[uint64]int) (due bool) {
+// planned takes a new plan.
+func (b *balance) planned(p *Plan) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.plan = p
+	b.review() // keys may have been admitted while the plan was stored
+}
+
+// count takes the number of objects of each key, or nil if there are too many.
+func (b *balance) count(objects map[uint64]int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, hash := range b.admitted {
@@ -40,8 +48,17 @@ func (b *balance) count(p *Plan, objects map[uint64]int) (due bool) {
 		}
 	}
 	b.objects, b.admitted = objects, nil
-	b.due = p != nil && !maps.Equal(b.diverted(p.ring, p.weights, p.diverted), p.diverted)
-	return b.due
+	b.review()
+}
+
+// review returns what is to be diverted now. The caller holds mu.
+func (b *balance) review() map[uint64]string {
+	if b.plan == nil {
+		return nil
+	}
+	want := b.diverted(b.plan.ring, b.plan.weights, b.plan.diverted)
+	b.due = !maps.Equal(want, b.plan.diverted)
+	return want
 }
 
 // admits reports whether the target of a plan has room for a new object, which must otherwise wait for another
@@ -60,12 +77,10 @@ func (b *balance) admits(p *Plan, hash uint64) bool {
 		b.objects[hash] = 1
 		b.admitted = append(b.admitted, hash)
 	}
-	want := b.diverted(p.ring, p.weights, p.diverted)
-	b.due = b.due || !maps.Equal(want, p.diverted) // perhaps another object has to go
-	return want[hash] == p.diverted[hash]
+	return b.review()[hash] == p.diverted[hash] // perhaps another object has to go
 }
 
-// isDue reports whether another plan is better than the last one.
+// isDue reports whether something else is to be diverted than by the last plan.
 func (b *balance) isDue() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +99,6 @@ func (b *balance) of(m protocol.Membership, before map[uint64]string) (map[uint6
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.due = false
 	return b.diverted(r, weights, before), nil
 }
 

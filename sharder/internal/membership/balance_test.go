@@ -80,11 +80,48 @@ func TestNewKeysCountUntilTheNextScan(t *testing.T) {
 	p, err := newPlan(protocol.HistoryOf(both), both, nil)
 	require.NoError(t, err)
 	b := &balance{factor: 1.25, objects: map[uint64]int{}}
+	b.planned(p)
 	require.True(t, b.admits(p, 1))
-	require.False(t, b.count(p, map[uint64]int{}), "one key need not be diverted")
+	b.count(map[uint64]int{})
+	require.False(t, b.isDue(), "one key need not be diverted")
 	assert.Equal(t, map[uint64]int{1: 1}, b.objects)
-	require.False(t, b.count(p, map[uint64]int{}))
+	b.count(map[uint64]int{})
+	require.False(t, b.isDue())
 	assert.Empty(t, b.objects)
+}
+
+// While a plan is stored, keys are admitted by the one before.
+func TestKeysThatAreAdmittedMeanwhileAreLookedAtAgain(t *testing.T) {
+	old, err := newPlan(protocol.HistoryOf(both), both, nil)
+	require.NoError(t, err)
+	b := &balance{factor: 1, objects: map[uint64]int{}}
+	b.planned(old)
+	var hashes []uint64 // of one shard
+	for hash := uint64(1); len(hashes) < 4; hash += 1 << 60 {
+		if old.Target(hash) == old.Target(1) {
+			hashes = append(hashes, hash)
+		}
+	}
+	for _, hash := range hashes[:2] {
+		b.admits(old, hash)
+	}
+	require.True(t, b.isDue(), "both have the same shard")
+	diverted, err := b.of(both, nil)
+	require.NoError(t, err)
+	b.admits(old, hashes[2])
+	b.admits(old, hashes[3])
+
+	stored, err := newPlan(protocol.HistoryOf(both), both, diverted)
+	require.NoError(t, err)
+	b.planned(stored)
+	assert.True(t, b.isDue())
+	diverted, err = b.of(both, diverted)
+	require.NoError(t, err)
+	stored, err = newPlan(protocol.HistoryOf(both), both, diverted)
+	require.NoError(t, err)
+	b.planned(stored)
+	assert.False(t, b.isDue())
+	assert.Len(t, diverted, 2)
 }
 
 // A key with so many objects that no shard may have it stays where it is.

@@ -61,7 +61,7 @@ func (p *Planner) Load(ctx context.Context, inUse func(context.Context) (bool, e
 			return false, useErr
 		}
 		if !used {
-			p.balance.count(nil, map[uint64]int{})
+			p.balance.count(map[uint64]int{})
 			return true, nil
 		}
 		// The history was lost: any living shard may work on any object.
@@ -179,6 +179,7 @@ func (p *Planner) replan(m, living protocol.Membership) (*Plan, error) {
 	plan.living = living
 	p.known.Store(&h)
 	p.current.Store(plan)
+	p.balance.planned(plan)
 	return plan, nil
 }
 
@@ -221,7 +222,8 @@ var ErrReplanning = errors.New("it waits for another plan of the ring")
 // Count takes how many objects a scan has found of each key, by their hashes. Nil means that they are more than
 // [MaxBalanced].
 func (p *Planner) Count(objects map[uint64]int) {
-	if p.balance.count(p.current.Load(), objects) {
+	p.balance.count(objects)
+	if p.balance.isDue() {
 		notify(p.Shards.changed)
 	}
 }

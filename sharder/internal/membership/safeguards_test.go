@@ -37,6 +37,11 @@ var safeguards = []mutation.Mutation{
 		Old: "p.displaced[keyed(hash)],", New: "",
 		Caught: "TestOwnersOfADivertedKeyAreKnown",
 	},
+	{
+		Name: "keys that are admitted while a plan is stored are not looked at again", File: "balance.go",
+		Old: "	b.review() // keys may", New: "	// keys may",
+		Caught: "TestKeysThatAreAdmittedMeanwhileAreLookedAtAgain",
+	},
 }
 
 // TestMutationsOfSafeguardsAreCaught runs builds; its name keeps it with the simulations.
