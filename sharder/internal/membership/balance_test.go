@@ -273,3 +273,22 @@ func TestOwnersOfADivertedKeyAreKnown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []protocol.OwnerEpoch{other, owner}, back.owners("uid", hash))
 }
+
+// The first owner of a key is where it is diverted to, unless that shard does not renew its Lease.
+func TestTheFirstOwnerOfADivertedKeyIsWhereItIsDivertedTo(t *testing.T) {
+	h := protocol.HistoryOf(both)
+	for _, shard := range []protocol.OwnerEpoch{inA, inB} {
+		p, err := newPlan(h, both, map[uint64]string{1: shard.Shard})
+		require.NoError(t, err)
+		for _, living := range []protocol.Membership{both, onlyA, onlyB, nil} {
+			p.living = living
+			first, ok := p.livingTarget(1)
+			want, divertedToLiving := living.Member(shard.Shard)
+			if !divertedToLiving && len(living) > 0 {
+				want = living[0].OwnerEpoch
+			}
+			assert.Equal(t, len(living) > 0, ok)
+			assert.Equal(t, want, first)
+		}
+	}
+}

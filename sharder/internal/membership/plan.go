@@ -62,6 +62,20 @@ func (p *Plan) Target(hash uint64) protocol.OwnerEpoch {
 	return p.home(hash)
 }
 
+// livingTarget returns the owner of a key among the members that renewed their Leases when the plan was made;
+// ok is false if there was no such member.
+func (p *Plan) livingTarget(hash uint64) (t protocol.OwnerEpoch, ok bool) {
+	if t, ok = p.living.Member(p.diverted[hash]); ok {
+		return t, true
+	}
+	for _, name := range p.ring.OwnersHash(nil, hash, len(p.Members)) {
+		if t, ok = p.living.Member(name); ok {
+			return t, true
+		}
+	}
+	return t, false
+}
+
 // home returns the owner of a key on the ring.
 func (p *Plan) home(hash uint64) protocol.OwnerEpoch {
 	name, _ := p.ring.OwnerHash(hash) // a plan has members

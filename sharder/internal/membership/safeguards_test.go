@@ -38,6 +38,11 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestOwnersOfADivertedKeyAreKnown",
 	},
 	{
+		Name: "the first owner of a diverted key is that of the ring", File: "plan.go",
+		Old: "t, ok = p.living.Member(p.diverted[hash]); ok", New: "t, ok = p.living.Member(p.diverted[hash]); false",
+		Caught: "TestTheFirstOwnerOfADivertedKeyIsWhereItIsDivertedTo",
+	},
+	{
 		Name: "keys that are admitted while a plan is stored are not looked at again", File: "balance.go",
 		Old: "	b.review() // keys may", New: "	// keys may",
 		Caught: "TestKeysThatAreAdmittedMeanwhileAreLookedAtAgain",

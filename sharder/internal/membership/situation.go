@@ -97,13 +97,12 @@ func (s *Shards) claim(t protocol.OwnerEpoch, now clock.Reading) protocol.Claim 
 func (s *Shards) living(p *Plan, hash uint64) (c protocol.Claim, ok bool) {
 	now := s.lock()
 	defer s.mu.Unlock()
-	for _, name := range p.ring.OwnersHash(nil, hash, len(p.Members)) {
-		if t, ok := p.living.Member(name); ok {
-			c = s.claim(t, now)
-			return c, c.Renewing
-		}
+	t, ok := p.livingTarget(hash)
+	if !ok {
+		return protocol.Claim{}, false
 	}
-	return protocol.Claim{}, false
+	c = s.claim(t, now)
+	return c, c.Renewing
 }
 
 // renewing returns those of a membership that renew their Leases.
