@@ -264,6 +264,7 @@ func (c *cluster) torment(lasts time.Duration) {
 		all.Go(func() { c.users.carryOn(ctx, c.randomness(uint64(300+i)), max(1, c.plan.rate/hands)) })
 	}
 	all.Go(func() { c.users.meddle(ctx, c.randomness(400), max(1, c.plan.rate/4)) })
+	all.Go(func() { c.users.weigh(ctx, c.randomness(500), c.plan.rest) })
 	all.Go(func() { c.users.collect(ctx) })
 	all.Wait()
 }

@@ -17,6 +17,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 const (
@@ -328,6 +329,20 @@ func (u *users) carryOn(ctx context.Context, random *rand.Rand, rate int) {
 		[]func(context.Context){vary, vary, u.counted("recreated", u.recreate), update, update, update, update, update})
 	for e2e.Pause(ctx, e2e.Between(random, 0, 2*time.Second/time.Duration(rate))) {
 		things.Draw()(ctx)
+	}
+}
+
+// weigh gives shards other weights, with at most rest between them, until ctx has ended. Once in a while it
+// drains one, or lets it have its own weight again.
+func (u *users) weigh(ctx context.Context, random *rand.Rand, rest time.Duration) {
+	weights := e2e.NewDeck(random, []string{`"0"`, `"5"`, `"20"`, `"300"`, `"1000"`, "null", "null"})
+	for e2e.Pause(ctx, e2e.Between(random, 0, rest)) {
+		_, err := u.c.client.CoordinationV1().Leases(u.c.namespace).Patch(ctx, u.someShard(), types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, shardlease.WeightAnnotation, weights.Draw()),
+			metav1.PatchOptions{})
+		if err == nil { // or the API server is down, or the shard is gone
+			u.c.happened.Count("another weight")
+		}
 	}
 }
 
