@@ -148,9 +148,13 @@ func TestTenures(t *testing.T) {
 
 func secondsOf(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
-// leaseTenures are those of the Pods that held a Lease. Only a holder writes a Lease that has one, or the
-// sharder, which has ended the holder's tenure.
+// leaseTenures are those of the Pods that held a Lease. Among Pods, only the holder writes a Lease that has
+// one, or the sharder, which has ended the holder's tenure. A change by an administrator, as of a weight,
+// leaves the holder what it is.
 func (w writes) leaseTenures() []tenure {
+	w.made = slices.DeleteFunc(slices.Clone(w.made), func(e e2e.AuditEvent) bool {
+		return e.Pod == "" && e.Holder != ""
+	})
 	return w.tenures(func(e e2e.AuditEvent) string {
 		if e.Holder == "" || e.Holder == shardlease.Sharder {
 			return ""

@@ -14,6 +14,10 @@ var nodes = []string{"n1", "n2", "n3"}
 var cluster *realnode.Cluster
 
 func TestMain(m *testing.M) {
+	sharding := realnode.Image{
+		Program:   "../../../examples/sharding",
+		Arguments: []string{"-journal", "-work-takes=20ms", "-resync=200ms"},
+	}
 	realnode.Main(m, &cluster, realnode.Options{
 		Nodes: nodes, AuditPolicy: auditPolicy,
 		Images: map[string]realnode.Image{
@@ -27,10 +31,8 @@ func TestMain(m *testing.M) {
 				More:    map[string]string{"bellwether": "github.com/bellwether-k8s/bellwether/cmd/bellwether"},
 			},
 			"example-server:latest": {Program: "../../../examples/endpoints"},
-			"example-sharding:latest": {
-				Program:   "../../../examples/sharding",
-				Arguments: []string{"-journal", "-work-takes=20ms", "-resync=200ms"},
-			},
+			"example-sharding:latest": sharding,
+			"example-sharding:v1.5.0": sharding,
 			"example-operator:latest": {Program: "./operator", Module: "../../../examples/controllerruntime"},
 		},
 	})

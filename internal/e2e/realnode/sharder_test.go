@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/sharder/api"
+	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 
 // objectsOfARing are so many that each shard has some.
@@ -155,6 +157,58 @@ func TestRollOutOfARing(t *testing.T) {
 			r.judgeWork(now)
 		})
 	}
+}
+
+// A canary has worked only on objects that were its own, and works on none soon after it is taken back.
+func TestACanaryIsTakenBack(t *testing.T) {
+	cluster.Need(t)
+	const canary = "checksums-canary-0"
+	r := deployRing(t, "deployment.yaml")
+	r.apply("sharding/canary.yaml")
+	var pod types.UID
+	r.eventually("the canary runs", func() bool {
+		pods := r.pods()
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == canary && ready(p) })
+		if i >= 0 {
+			pod = pods[i].UID
+		}
+		return i >= 0
+	})
+	r.weigh(canary, 150) // a third of the objects
+	r.eventually("the canary works", func() bool {
+		return slices.ContainsFunc(r.history.runs(pod), func(run []line) bool {
+			return slices.ContainsFunc(run, func(l line) bool { return l.Message == "work has ended" })
+		})
+	})
+	r.allWorked(seconds())
+
+	begun := time.Now()
+	r.weigh(canary, 0)
+	r.eventually("the canary has no objects", func() bool { return r.workers()[canary] == 0 })
+	took, back := time.Since(begun), seconds()
+	r.allWorked(back)
+	spoiled := 0
+	for object, stints := range r.history.stints() {
+		stints = slices.DeleteFunc(stints, func(s stint) bool { return s.pod != pod })
+		if len(stints) > 0 {
+			spoiled++
+		}
+		for _, s := range stints {
+			assert.Less(t, s.ended, back, object)
+		}
+	}
+	t.Logf("the canary has worked on %d of %d objects, and had none %s after it was taken back",
+		spoiled, objectsOfARing, took.Round(10*time.Millisecond))
+	r.judgeWork(back) // each piece of work was on an object of its shard
+}
+
+// weigh gives a shard another weight, as kubectl bellwether weigh does.
+func (r ring) weigh(shard string, weight int) {
+	r.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, shardlease.WeightAnnotation, weight)
+	_, err := cluster.Client.CoordinationV1().Leases(r.namespace).Patch(r.t.Context(), shard, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
+	require.NoError(r.t, err)
 }
 
 func ready(pod corev1.Pod) bool {

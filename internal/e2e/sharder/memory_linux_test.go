@@ -30,7 +30,7 @@ func measureMemory(b *testing.B, annotated int, counts ...int) {
 	const scans = 3
 	c := newCrowd(b)
 	c.annotated = annotated
-	sharder := c.start("sharder", "-without-shard", "-scan-interval=1s")
+	sharder := c.start("sharder", "-without-shard", "-scan-interval=1s", "-balance=1.25")
 	c.start("a", "-lease-only")
 	c.start("b", "-lease-only")
 	c.requireSettled("a", "b") // who would not let go of anything

@@ -106,6 +106,7 @@ func parse() options {
 	flag.DurationVar(&o.sharder.ScanInterval, "scan-interval", time.Minute, "of the sharder")
 	flag.DurationVar(&o.sharder.GCPeriod, "gc-period", 0, "of the sharder")
 	flag.IntVar(&o.sharder.MaxDrains, "max-drains", 0, "of the sharder")
+	flag.Float64Var(&o.sharder.Balance, "balance", 0, "of the sharder")
 	flag.BoolVar(&o.sharder.WatchAll, "watch-all", false, "of the sharder")
 	flag.DurationVar(&o.sharder.OverdueAfter, "overdue-after", 0, "of the sharder")
 	flag.DurationVar(&o.shard.AckGrace, "ack-grace", 0, "of the shard")
