@@ -27,7 +27,7 @@ const (
 	leaseDuration = 5 * time.Second // D
 	scanInterval  = 5 * time.Second
 	gcPeriod      = time.Minute
-	// settling is how long everything may take to be in order after the last fault.
+	// settling is how long a single object may take to be in order after the last fault.
 	settling = 3*leaseDuration + scanInterval + 30*time.Second
 
 	// compactEvery is how often etcd is compacted. It keeps twice as much.
