@@ -34,9 +34,11 @@ import (
 // through a proxy. It writes with and without preconditions, up to a minute after it has read. No
 // write of it, however late, reaches an object that another shard may work on, or a child of one, and none
 // changes a mark of the ring. It never reads a mark. In the end the program of its shard writes to
-// each object.
+// each object. A schedule has one minute of faults and few objects, because requests through a proxy take
+// long to simulate.
 func TestSimulatedProxies(t *testing.T) {
 	s := sharding()
+	s.Duration = troubled
 	s.Rule = programsWriteToTheirOwn
 	s.Main = func(ctx context.Context, p *sim.Process) {
 		p.World().State.Store(replicaNamed(p.Name), p)
@@ -46,6 +48,9 @@ func TestSimulatedProxies(t *testing.T) {
 	}
 	sim.Prove(t, s, schedules(t, 50))
 }
+
+// troubled is for how long things go wrong for proxies.
+const troubled = time.Minute
 
 // replicaNamed is the key of a process in the state of its world.
 type replicaNamed string
@@ -59,6 +64,7 @@ func programsWriteToTheirOwn(w *sim.World) sim.Rule {
 	var wrong atomic.Pointer[string]
 	roots := map[types.UID]*apisim.Object{} // as they are
 	w.State.Store("began", time.Now())
+	w.State.Store(objectCount{}, 3)
 	r := rand.New(rand.NewPCG(1, 1))
 	time.AfterFunc(time.Second, func() {
 		populate(w, r)
@@ -103,8 +109,7 @@ func programsWriteToTheirOwn(w *sim.World) sim.Rule {
 // distributeAgain has another ring move an object every two seconds until the faults are over. Programs must
 // keep its marks as well.
 func distributeAgain(w *sim.World, r *rand.Rand) {
-	began, _ := w.State.Load("began")
-	if time.Since(began.(time.Time)) > sharding().Duration {
+	if !inTrouble(w, 0) {
 		return
 	}
 	objects := objectsOf(w)
@@ -189,7 +194,7 @@ func runProgram(ctx context.Context, p *sim.Process, worker *shard.Shard, upstre
 	living, kill := context.WithCancel(context.Background()) // which knows of no term
 	defer kill()
 	running.Go(func() {
-		if n := p.Clock.Now().Wall.UnixNano(); n%3 == 0 && mayCrash(p.World()) {
+		if n := p.Clock.Now().Wall.UnixNano(); n%3 == 0 && inTrouble(p.World(), crashes) {
 			crashing, stop := context.WithTimeout(ctx, time.Duration(n)%crashes)
 			defer stop()
 			<-crashing.Done()
@@ -206,14 +211,14 @@ func runProgram(ctx context.Context, p *sim.Process, worker *shard.Shard, upstre
 	newProgram(p, coreclient.NewForConfigOrDie(config)).run(living)
 }
 
-// mayCrash reports whether a program that crashes within crashes does so before all faults are over.
-func mayCrash(w *sim.World) bool {
+// inTrouble reports whether things still go wrong after a while.
+func inTrouble(w *sim.World, after time.Duration) bool {
 	began, _ := w.State.Load("began")
-	return time.Since(began.(time.Time)) < sharding().Duration-crashes
+	return time.Since(began.(time.Time))+after < troubled
 }
 
 // crashes is within what time a program crashes, if it does.
-const crashes = 2 * time.Minute
+const crashes = troubled / 2
 
 // program is a controller that knows nothing of shards.
 type program struct {
@@ -246,7 +251,11 @@ func (g *program) run(ctx context.Context) {
 		for _, o := range slices.Concat(g.roots.GetStore().List(), g.children.GetStore().List()) {
 			running.Go(func() { g.reconcile(ctx, o.(metav1.Object)) })
 		}
-		wait(ctx, g.p, resync/2)
+		pause := resync
+		if inTrouble(g.p.World(), 0) {
+			pause = resync / 2
+		}
+		wait(ctx, g.p, pause)
 	}
 }
 

@@ -537,14 +537,21 @@ func meddleWith(w *sim.World, r *rand.Rand, children func(roots []corev1.ConfigM
 	}
 }
 
-// populate creates objects until there are about eight.
+// objectCount is the key of how many objects a world has. Default: eight.
+type objectCount struct{}
+
+// populate creates objects until there are about as many as the world has.
 func populate(w *sim.World, r *rand.Rand) {
 	client := objectsOf(w)
 	list, err := client.List(context.Background(), metav1.ListOptions{LabelSelector: "user"})
 	if err != nil {
 		return
 	}
-	for i := len(list.Items); i < 8; i++ {
+	count := 8
+	if v, ok := w.State.Load(objectCount{}); ok {
+		count = v.(int)
+	}
+	for i := len(list.Items); i < count; i++ {
 		create(client, r, nil)
 	}
 }
