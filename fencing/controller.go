@@ -322,7 +322,7 @@ func (t *term) carryOut(ctx context.Context, node string) {
 			config: t.config, client: t.client, clock: t.clock, state: t.state, plans: t.plans,
 			devices: t.devices, dumps: t.dumps, checks: t.checks,
 			node: node, woken: woken, log: log, retries: kube.NewFailures(log, t.clock),
-			memory: statemachine.NewMemory(t.clock.Now()),
+			memory: statemachine.NewMemory(t.clock.Now()), prepared: map[string]preparation{},
 		}
 		f.carryOut(ctx)
 	})

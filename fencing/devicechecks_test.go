@@ -21,6 +21,7 @@ import (
 	"github.com/bellwether-k8s/bellwether/fencing"
 	"github.com/bellwether-k8s/bellwether/fencing/agent"
 	"github.com/bellwether-k8s/bellwether/fencing/fencingtest"
+	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
@@ -202,6 +203,61 @@ func (c *crowd) Power(ctx context.Context, target agent.Target) (agent.Power, er
 	}()
 	wait(ctx, 7*time.Second)
 	return c.agents.Power(ctx, target)
+}
+
+// prepared is an agent whose readings are prepared, and counts those that were not read or ended.
+type prepared struct {
+	agents
+	mu         sync.Mutex
+	open, used int
+	read       []time.Time // when n1 was, after it was switched off
+}
+
+func (p *prepared) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
+	power, err := p.agents.Power(ctx, target)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if target.Node == "n1" && power == agent.PowerOff {
+		p.read = append(p.read, time.Now())
+	}
+	return power, err
+}
+
+func (p *prepared) Prepare(ctx context.Context, target agent.Target) func(context.Context) (agent.Power, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open++
+	return func(reading context.Context) (agent.Power, error) {
+		p.mu.Lock()
+		p.open--
+		if ctx.Err() == nil {
+			p.used++
+		}
+		p.mu.Unlock()
+		if err := ctx.Err(); err != nil {
+			return agent.PowerUnknown, err
+		}
+		return p.Power(reading, target)
+	}
+}
+
+// Both readings that prove a machine off are prepared, and are as far apart as others. Nothing that was
+// prepared is left.
+func TestReadingsOfAFenceArePrepared(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		p := &prepared{agents: agents{w.rack}}
+		a := w.start("a", func(c *fencing.Config) { c.Agents = p })
+		wait(w.ctx, settled)
+		w.cutOff("n1", true)
+		w.eventually(5*time.Minute, "the node is off", func() bool { return !w.rack.On("n1") })
+		w.cutOff("n1", false)
+		w.eventually(5*time.Minute, "the fence ends", func() bool { return w.phase("n1") == v1alpha1.PhaseFinal })
+		a.stop()
+		assert.Zero(t, p.open)
+		assert.GreaterOrEqual(t, p.used, 2)
+		require.GreaterOrEqual(t, len(p.read), 2)
+		assert.GreaterOrEqual(t, p.read[1].Sub(p.read[0]), 500*time.Millisecond)
+	})
 }
 
 // Agents that read devices take memory: how many of them there are at the same time is limited, and

@@ -168,6 +168,44 @@ func (f *fence) device(name string) (*nodeplan.Device, error) {
 // watchEvery is the interval at which a waiting fence reads devices that may go off.
 const watchEvery = 5 * time.Second
 
+// preparation is a reading of a device that has begun, but for the request to the device.
+type preparation struct {
+	device *nodeplan.Device
+	power  func(ctx context.Context) (agent.Power, error)
+	cancel context.CancelFunc
+}
+
+// prepare prepares readings of devices, so that they take less time, and ends all others.
+func (f *fence) prepare(ctx context.Context, devices ...string) {
+	f.keepPrepared(ctx, devices...)
+	preparer, ok := f.config.Agents.(agent.Preparer)
+	if !ok {
+		return
+	}
+	for _, name := range devices {
+		d, err := f.device(name)
+		if _, ok := f.prepared[name]; ok || err != nil {
+			continue
+		}
+		target, err := f.reach(ctx, d)
+		if err == nil { // or the reading fails, and says why
+			preparing, cancel := context.WithCancel(ctx)
+			f.prepared[name] = preparation{d, preparer.Prepare(preparing, target), cancel}
+		}
+	}
+}
+
+// keepPrepared ends what was prepared for other devices, or for another configuration of them.
+func (f *fence) keepPrepared(ctx context.Context, devices ...string) {
+	for name, p := range f.prepared {
+		if d, err := f.device(name); err != nil || d != p.device || !slices.Contains(devices, name) {
+			p.cancel()
+			_, _ = p.power(ctx) // returns when nothing of it is left
+			delete(f.prepared, name)
+		}
+	}
+}
+
 // await waits until the time is over or a watched device reads off.
 func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 	if len(step.Ahead) > 0 {
@@ -179,6 +217,7 @@ func (f *fence) await(ctx context.Context, step statemachine.Wait) error {
 		default: // others read: there may be many, and only some may start
 		}
 	}
+	f.prepare(ctx, step.Next...)
 	if len(step.Watch) == 0 {
 		f.pause(ctx, step.For)
 		return nil
@@ -213,6 +252,7 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 		}
 		defer end()
 	}
+	f.keepPrepared(ctx, step.Devices...)
 	before := f.record.Status
 	outcome := statemachine.Outcome{Began: f.clock.Now(), Powers: make([]agent.Power, len(step.Devices))}
 	var all sync.WaitGroup
@@ -224,6 +264,10 @@ func (f *fence) readPowers(ctx context.Context, step statemachine.Read) ([]agent
 		})
 	}
 	all.Wait()
+	for _, p := range f.prepared {
+		p.cancel()
+	}
+	clear(f.prepared)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -243,7 +287,13 @@ func (f *fence) queue(name string) string {
 func (f *fence) power(ctx context.Context, name string) agent.Power {
 	began, power := time.Now(), agent.PowerUnknown
 	d, err := f.device(name)
-	if err == nil {
+	switch p, ok := f.prepared[name]; {
+	case err != nil:
+	case ok:
+		reading, cancel := context.WithTimeout(ctx, d.Timeout)
+		power, err = p.power(reading)
+		cancel()
+	default:
 		power, err = f.devices.power(ctx, f.node, d)
 	}
 	if err != nil {
@@ -260,6 +310,13 @@ func (f *fence) power(ctx context.Context, name string) agent.Power {
 // used, while the look at the node is still young enough for the command.
 const reachWithin = time.Second
 
+// reach returns a device with its Secrets.
+func (f *fence) reach(ctx context.Context, d *nodeplan.Device) (agent.Target, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	return f.devices.secrets.target(ctx, f.node, d)
+}
+
 // call sends a command and waits for the end of the agent, because an interrupted command may take
 // effect later. A command without its Secrets is not sent, but the try counts and the device is
 // read; otherwise it would be the next step for ever. If the turn comes too late for the last look
@@ -273,14 +330,13 @@ func (f *fence) call(ctx context.Context, step statemachine.Call) error {
 		}
 		f.turn = end
 	}
-	reaching, reached := context.WithTimeout(ctx, reachWithin)
 	var target agent.Target
 	d, err := f.device(step.Device)
 	if err == nil {
-		target, err = f.devices.secrets.target(reaching, f.node, d)
+		target, err = f.reach(ctx, d)
 	}
-	reached()
 	unsent := err != nil
+	f.prepare(ctx, step.Device) // it is read afterwards
 	timeout := time.Duration(step.Op.DeadlineSeconds) * time.Second
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

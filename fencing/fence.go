@@ -59,7 +59,8 @@ type fence struct {
 	alarmedAt clock.Reading
 	stuck     error // why this process must do nothing more: an agent could not be ended
 	failures  failures
-	turn      func() // ends the turn of the command that is about to be sent; nil without such a command
+	prepared  map[string]preparation // readings, by device
+	turn      func()                 // ends the turn of the command that is about to be sent, if there is one
 }
 
 // errGone means that the record no longer exists.
@@ -70,6 +71,7 @@ var errGone = errors.New("the record is gone")
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
 	defer f.endTurn()
+	defer f.prepare(ctx)
 	for ctx.Err() == nil {
 		err := f.step(ctx)
 		if err != nil {

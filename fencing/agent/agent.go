@@ -50,6 +50,17 @@ type Agent interface {
 	Switch(ctx context.Context, target Target, command Command) error
 }
 
+// Preparer is an Agent whose readings need something that can be started before the device may be asked,
+// such as a program. It is optional. The controller then proves sooner that a machine is off, because it
+// reads a device twice, with a pause.
+type Preparer interface {
+	// Prepare starts what one reading of the target needs, without a request to the device, and
+	// returns at once. power then reads as Power does, and must be called once. If ctx has ended
+	// before it returns, it returns an error, once everything that was started is dead, or else
+	// ErrAlive.
+	Prepare(ctx context.Context, target Target) (power func(ctx context.Context) (Power, error))
+}
+
 // Target is one plug of a device.
 type Target struct {
 	// Node is the node whose machine depends on the plug.

@@ -63,7 +63,10 @@ type Agents struct {
 	patience time.Duration
 }
 
-var _ agent.Agent = (*Agents)(nil)
+var (
+	_ agent.Agent    = (*Agents)(nil)
+	_ agent.Preparer = (*Agents)(nil)
+)
 
 // New validates the configuration. It does not check that any programs exist.
 func New(c Config) (*Agents, error) {
@@ -152,7 +155,36 @@ func (a *Agents) Check(ctx context.Context, target agent.Target) error {
 
 // Power reads the target's plug once.
 func (a *Agents) Power(ctx context.Context, target agent.Target) (agent.Power, error) {
-	outcome, err := a.ask(ctx, target, actionStatus, a.config.left(ctx))
+	return a.power(ctx, target, a.program(target.Agent).run)
+}
+
+// Prepare starts the target's agent, which does nothing before it has its parameters.
+func (a *Agents) Prepare(ctx context.Context, target agent.Target) func(context.Context) (agent.Power, error) {
+	if !agentName.MatchString(target.Agent) {
+		return func(ctx context.Context) (agent.Power, error) { return a.Power(ctx, target) }
+	}
+	started := a.program(target.Agent).start(ctx)
+	return func(reading context.Context) (agent.Power, error) {
+		reading, cancel := context.WithCancelCause(reading)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		run := started.run
+		defer func() {
+			if run != nil { // a parameter is wrong
+				cancel(nil)
+				_, _ = run(reading, nil)
+			}
+		}()
+		return a.power(reading, target, func(ctx context.Context, input []byte) (outcome, error) {
+			run = nil
+			return started.run(ctx, input)
+		})
+	}
+}
+
+// power reads with a program.
+func (a *Agents) power(ctx context.Context, target agent.Target, run run) (agent.Power, error) {
+	outcome, err := a.ask(ctx, target, actionStatus, a.config.left(ctx), run)
 	if err != nil {
 		return agent.PowerUnknown, err
 	}
@@ -182,7 +214,7 @@ func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.
 	if timeout == 0 {
 		timeout = a.config.Timeout
 	}
-	outcome, err := a.ask(ctx, target, string(command.Action), timeout)
+	outcome, err := a.ask(ctx, target, string(command.Action), timeout, a.program(target.Agent).run)
 	switch {
 	case err != nil:
 		return err
@@ -196,8 +228,13 @@ func (a *Agents) Switch(ctx context.Context, target agent.Target, command agent.
 	return nil
 }
 
+// run runs a program with an input.
+type run func(ctx context.Context, input []byte) (outcome, error)
+
 // ask runs the target's agent once. It runs nothing if a parameter is wrong.
-func (a *Agents) ask(ctx context.Context, target agent.Target, action string, timeout time.Duration) (answer, error) {
+func (a *Agents) ask(ctx context.Context, target agent.Target, action string, timeout time.Duration, run run) (
+	answer, error,
+) {
 	start := time.Now()
 	metadata, err := a.metadata(ctx, target.Agent)
 	if err != nil {
@@ -219,7 +256,7 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
 	defer cancel()
 	start = time.Now()
-	outcome, err := a.run(ctx, target.Agent, input)
+	outcome, err := run(ctx, input)
 	given := answer{outcome: outcome, complaint: scrub(outcome.stderr, metadata, target.Parameters)}
 	if err != nil {
 		err = failure(target, action, err, given)
@@ -240,13 +277,12 @@ func (a *Agents) ask(ctx context.Context, target agent.Target, action string, ti
 	return given, err
 }
 
-func (a *Agents) run(ctx context.Context, name string, input []byte) (outcome, error) {
-	program := program{
+func (a *Agents) program(name string) program {
+	return program{
 		path:        filepath.Join(a.config.Directory, name),
 		environment: append(slices.Clone(a.config.Environment), "PATH="+a.config.Path, "LC_ALL=C.UTF-8"),
 		patience:    a.patience,
 	}
-	return program.run(ctx, input)
 }
 
 // failure returns the error of a call. It contains no secret: err has no values, and the complaint

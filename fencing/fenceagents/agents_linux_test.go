@@ -137,6 +137,34 @@ func TestNothingIsStartedWithoutTime(t *testing.T) {
 	assert.Empty(t, f.calls())
 }
 
+func TestPreparedReading(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	agents := f.agents()
+	says := map[string]string{"plug": "1", "says": "Status: OFF|", "code": "2"}
+
+	power := agents.Prepare(t.Context(), target(says))
+	assert.Empty(t, f.calls())
+	read, err := power(t.Context())
+	assert.NoError(t, err)
+	assert.Equal(t, agent.PowerOff, read)
+	assert.Len(t, f.calls(), 1)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	power = agents.Prepare(ctx, target(says))
+	cancel()
+	_, err = power(t.Context())
+	assert.ErrorIs(t, err, context.Canceled)
+
+	_, err = agents.Prepare(t.Context(), target(map[string]string{"port": "1", "plug": "2"}))(t.Context())
+	assert.ErrorContains(t, err, "plug")
+	wrong := target(says)
+	wrong.Agent = "../fence_fake"
+	_, err = agents.Prepare(t.Context(), wrong)(t.Context())
+	assert.ErrorContains(t, err, "an agent's name must be")
+	assert.Len(t, f.calls(), 1, "not without parameters")
+}
+
 func TestCommandIsNotSentLate(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

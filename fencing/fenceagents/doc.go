@@ -44,6 +44,9 @@
 //   - No command is sent after the context has ended, even if this process was stopped meanwhile
 //     (TestNothingIsHandedOverTooLate). No command is sent if reading the metadata has taken long
 //     (TestCommandIsNotSentLate).
+//   - A program may be started before its reading, because interpreters take long to start. It asks the
+//     device for nothing before it has its input, which is when the reading begins, and is killed if
+//     there is no reading (TestStartedProgramWaitsForItsInput, TestPreparedReading).
 //   - If the controller is killed, the kernel kills the program (TestAgentDiesWithTheController).
 //   - Values of parameters are not in arguments, in the environment or in logs. Errors contain a
 //     program's shortened standard error. If the program has a secret, only words of a fixed

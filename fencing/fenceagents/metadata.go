@@ -56,7 +56,7 @@ func (a *Agents) askMetadata(ctx context.Context, name string) (agent.Metadata, 
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
 		fmt.Errorf("%w: it had %s", context.DeadlineExceeded, timeout))
 	defer cancel()
-	outcome, err := a.run(ctx, name, []byte("action=metadata\n"))
+	outcome, err := a.program(name).run(ctx, []byte("action=metadata\n"))
 	switch {
 	case err != nil:
 		return agent.Metadata{}, err

@@ -26,15 +26,40 @@ type ended struct {
 	err     error
 }
 
+// order is the input of a program that was started before, and the context of what it is to do.
+type order struct {
+	ctx   context.Context //nolint:containedctx // that of the start may end later
+	input []byte
+}
+
+// started is a program that waits for its input.
+type started struct {
+	program program
+	orders  chan<- order
+	done    chan ended
+}
+
+// start starts the program. If ctx ends before run is called, everything is killed.
+func (p program) start(ctx context.Context) started {
+	orders, done := make(chan order, 1), make(chan ended, 1)
+	// ends with the program, even if a killed program waits for a disk
+	go func() { done <- p.live(ctx, orders) }()
+	return started{p, orders, done}
+}
+
 // run runs the program and returns when nothing of it is left. If ctx ends before, everything is
 // killed, and the output is discarded.
 func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 	if ctx.Err() != nil {
 		return outcome{}, fmt.Errorf("not started: %w", context.Cause(ctx))
 	}
-	done := make(chan ended, 1)
-	// ends with the program, even if a killed program waits for a disk
-	go func() { done <- p.live(ctx, input) }()
+	return p.start(ctx).run(ctx, input)
+}
+
+// run is that of the program. It is called once.
+func (s started) run(ctx context.Context, input []byte) (outcome, error) {
+	s.orders <- order{ctx, input}
+	done := s.done
 	select {
 	case e := <-done:
 		if ctx.Err() == nil {
@@ -43,7 +68,7 @@ func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 		done <- e // this process was stopped, and the output may be that old
 	case <-ctx.Done():
 	}
-	overdue := time.NewTimer(p.patience)
+	overdue := time.NewTimer(s.program.patience)
 	defer overdue.Stop()
 	killed := fmt.Errorf("killed: %w", context.Cause(ctx))
 	select {
@@ -57,8 +82,8 @@ func (p program) run(ctx context.Context, input []byte) (outcome, error) {
 	}
 }
 
-// live runs the program until nothing of it is left.
-func (p program) live(ctx context.Context, input []byte) ended {
+// live runs the program until nothing of it is left. It gets its input when there is an order.
+func (p program) live(ctx context.Context, orders <-chan order) ended {
 	// The kernel kills the program when the thread that has started it ends, so this one must not.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -91,13 +116,18 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	}
 	members := family{leader: command.Process.Pid, marker: []byte(marker)}
 
+	given := order{ctx: ctx}
+	select {
+	case given = <-orders:
+	case <-ctx.Done():
+	}
 	// Until the program is reaped, its ID has no other owner. Its group may be killed only until
 	// then.
 	dead, watched := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-ctx.Done():
+		case <-given.ctx.Done():
 			members.killGroup()
 		case <-dead:
 		}
@@ -105,10 +135,10 @@ func (p program) live(ctx context.Context, input []byte) ended {
 	// The program does nothing before it has read to the end. If this process was stopped since the
 	// start was decided, it must not act now. It must not see the end of the input either, or it
 	// would act without its parameters.
-	if ctx.Err() != nil {
+	if given.ctx.Err() != nil {
 		members.killGroup()
 	} else {
-		_, _ = stdin.Write(input) // at once, as the pipe has room; the program may have ended without reading
+		_, _ = stdin.Write(given.input) // at once, as the pipe has room; the program may have ended without reading
 		_ = stdin.Close()
 	}
 	err = untilDead(members.leader)

@@ -5,9 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,4 +110,41 @@ func TestWhatWasSaidInTimeAndHeardTooLateDoesNotCount(t *testing.T) {
 	program := program{path: path, environment: []string{"PATH=" + defaultPath}, patience: patience}
 	_, err := program.run(woken{t.Context(), ended}, []byte("action=status\n"))
 	assert.ErrorContains(t, err, "killed")
+}
+
+// A program that was started before does nothing until it has its input, and nothing at all without it.
+func TestStartedProgramWaitsForItsInput(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	path, begun, got := filepath.Join(directory, "fence_fake"), filepath.Join(directory, "begun"),
+		filepath.Join(directory, "got")
+	subprocess.WriteProgram(t, path,
+		"#!/bin/sh\necho $$ > \"${0%/*}/begun\"\ninput=$(cat)\necho \"$input\" > \"${0%/*}/got\"\n")
+	program := program{path: path, environment: []string{"PATH=" + defaultPath}, patience: patience}
+	begins := func() (pid int) {
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(begun)
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+			return err == nil && pid > 0
+		}, time.Minute, time.Millisecond)
+		require.NoError(t, os.Remove(begun))
+		return pid
+	}
+
+	run := program.start(t.Context())
+	begins()
+	require.NoFileExists(t, got)
+	_, err := run.run(t.Context(), []byte("action=status\n"))
+	require.NoError(t, err)
+	require.FileExists(t, got)
+	require.NoError(t, os.Remove(got))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	run = program.start(ctx)
+	pid := begins()
+	cancel()
+	_, err = run.run(ctx, []byte("action=status\n"))
+	assert.ErrorContains(t, err, "killed")
+	assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
+	assert.NoFileExists(t, got)
 }

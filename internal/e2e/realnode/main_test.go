@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 				Program: "./daemon",
 				More:    map[string]string{"bellwether": "github.com/bellwether-k8s/bellwether/cmd/bellwether"},
 			},
-			"example-server:latest": {Program: "../../../examples/endpoints"},
+			"example-server:latest":   {Program: "../../../examples/endpoints"},
 			"example-sharding:latest": sharding,
 			"example-sharding:v1.5.0": sharding,
 			"example-operator:latest": {Program: "./operator", Module: "../../../examples/controllerruntime"},

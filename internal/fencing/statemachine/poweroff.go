@@ -201,7 +201,7 @@ func proves(d *nodeplan.Device, rec v1alpha1.Device, seen deviceReading) bool {
 func (t transition) offSeen(name string, seen deviceReading) Step {
 	if !seen.twice {
 		if age := t.Now.SinceAtLeast(seen.at); age < apart {
-			return Wait{For: apart - age, Why: "a device is read twice"}
+			return Wait{For: apart - age, Why: "a device is read twice", Next: []string{name}}
 		}
 		return Read{[]string{name}}
 	}
@@ -232,7 +232,7 @@ func (t transition) pollUntilOff(d *nodeplan.Device, seen deviceReading, patienc
 		return nil
 	}
 	if age := t.Now.SinceAtLeast(seen.at); age < apart {
-		return Wait{For: apart - age, Why: "a device needs a moment"}
+		return Wait{For: apart - age, Why: "a device needs a moment", Next: []string{d.Key}}
 	}
 	return Read{[]string{d.Key}}
 }

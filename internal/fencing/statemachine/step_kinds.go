@@ -87,6 +87,8 @@ type Wait struct {
 	// Ahead lists the devices of the next commands. Read them at once and decide again. The
 	// controller may skip that; they are then read after the wait.
 	Ahead []string
+	// Next lists the devices that will be read after the wait. The controller may prepare that.
+	Next []string
 }
 
 // SetFinalizer adds or removes [v1alpha1.Finalizer], by an update with the resource version of the

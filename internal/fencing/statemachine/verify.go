@@ -49,7 +49,7 @@ func (t transition) verifying() Step {
 	}
 	if !p.twice {
 		if p.age < apart {
-			return Wait{For: apart - p.age, Why: "feeds are read twice"}
+			return Wait{For: apart - p.age, Why: "feeds are read twice", Next: keysOf(devices)}
 		}
 		return p.read
 	}
