@@ -284,6 +284,15 @@ func TestAChangedObjectIsNotHeldBack(t *testing.T) {
 func TestANewSharderHoldsBackWhatTheFormerOneDid(t *testing.T) {
 	inCluster(t, func(t *testing.T, k *cluster) {
 		held := make(chan HeldBack, 100)
+		next := func() HeldBack {
+			select {
+			case h := <-held:
+				return h
+			case <-time.After(2 * maxHold):
+				require.Fail(t, "nothing is held back")
+				return HeldBack{}
+			}
+		}
 		c := k.config()
 		c.Hooks.OnHeldBack = func(h HeldBack) { held <- h }
 		stop := k.sharder(c)
@@ -293,11 +302,11 @@ func TestANewSharderHoldsBackWhatTheFormerOneDid(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		k.createPoison()
-		first := <-held
+		first := next()
 		stop()
 		time.Sleep(10 * time.Second)
 		k.sharder(c)
-		again := <-held
+		again := next()
 		assert.Equal(t, first.Crashes, again.Crashes)
 		deaths := func() (n int32) {
 			for _, c := range all {
@@ -308,6 +317,6 @@ func TestANewSharderHoldsBackWhatTheFormerOneDid(t *testing.T) {
 		before := deaths()
 		time.Sleep(minHold - minHold/4 - 2*time.Second)
 		assert.Equal(t, before, deaths())
-		assert.Greater(t, (<-held).Crashes, again.Crashes)
+		assert.Greater(t, next().Crashes, again.Crashes)
 	})
 }
