@@ -276,7 +276,7 @@ var safeguards = []mutation.Mutation{
 	},
 	{
 		Name: "a shard of weight 0 is a member", File: "internal/membership/members.go",
-		Old: "rank, weight = 1, shardlease.DefaultWeight", New: "weight = 1",
+		Old: "rank, weight = 1, shardlease.DefaultWeight", New: "weight = shardlease.DefaultWeight",
 		Caught: "TestADrainedShardLetsGo",
 	},
 	{
