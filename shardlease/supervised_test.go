@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/supervisor"
 )
@@ -68,7 +69,7 @@ func shardLease(name string, held bool) *coordinationv1.Lease {
 	}
 	if !held {
 		l.Spec.HolderIdentity = ptr.To("")
-		l.Annotations["bellwether.dev/released"] = name + at.UTC().Format("/2006-01-02T15:04:05.000000Z07:00") + "/0"
+		lease.SetProcess(l, "")
 		l.Annotations["ring.bellwether.dev/return-within-seconds"] = "3600"
 	}
 	return l

@@ -357,7 +357,7 @@ func TestRecordOfAnotherProcessIsLeftAlone(t *testing.T) {
 	require.NoError(t, retry.RetryOnConflict(retry.DefaultRetry, func() (err error) { // a renewal may be under way
 		l := f.record(t).Lease().DeepCopy()
 		l.Spec.HolderIdentity = ptr.To("another")
-		l.Annotations[lease.ProcessAnnotation] = "another"
+		lease.SetProcess(l, "another")
 		taken, err = f.client.CoordinationV1().Leases("default").Update(t.Context(), l, metav1.UpdateOptions{})
 		return err
 	}))

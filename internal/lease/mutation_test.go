@@ -10,7 +10,7 @@ import (
 var mutations = []mutation.Mutation{
 	{
 		Name: "what another process of the same identity wrote is ours", File: "writelog.go",
-		Old: `return mark == "" || mark == w.process`, New: `return mark != "-"`,
+		Old: `return process == "" || process == w.process`, New: `return process != "-"`,
 		Caught: "TestWriteLogMatchesOnlyItsWrites",
 	},
 	{
@@ -38,8 +38,18 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "what another elector has taken is still the dead process'", File: "record.go",
-		Old: "return r.Ours() && r.Holder() != \"\" && process", New: "return r.Holder() != \"\" && process",
+		Old: "	return strings.CutSuffix(r.object().Annotations[markOf(spec)], termMark(spec))",
+		New: "	process, _, ok = strings.Cut(r.object().Annotations[markOf(spec)], \"/\")\n	return process, ok",
 		Caught: "TestPodOfAnotherHolderIsNoProof",
+	},
+	{
+		Name: "the fields of others are no longer tracked", File: "record.go",
+		Old: "len(entries) != 1 || ", New: "len(entries) == 0 || ", Caught: "TestRenewalGivesUpOnlyItsOwnManagedFields",
+	},
+	{
+		Name: "applied fields are no longer tracked", File: "record.go",
+		Old: "entries[0].Operation != metav1.ManagedFieldsOperationUpdate ||", New: "false ||",
+		Caught: "TestRenewalGivesUpOnlyItsOwnManagedFields",
 	},
 	{
 		Name: "another Pod of the name is proof", File: "podreport.go",

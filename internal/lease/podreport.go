@@ -33,7 +33,8 @@ func NamePod(l *coordinationv1.Lease, name string, uid types.UID, margin time.Du
 // PodProcess returns the process that holds a lease. ok is false unless it has written its mark and
 // its Pod.
 func (r Record) PodProcess(name types.NamespacedName) (p PodProcess, ok bool) {
-	if !r.Ours() || r.Holder() == "" {
+	process, _ := r.process()
+	if !r.Ours() {
 		return PodProcess{}, false
 	}
 	pod, rest, _ := strings.Cut(r.lease.Annotations[PodAnnotation], "/")
@@ -42,10 +43,7 @@ func (r Record) PodProcess(name types.NamespacedName) (p PodProcess, ok bool) {
 		return PodProcess{}, false
 	}
 	margin, err := time.ParseDuration(rest[last+1:])
-	p = PodProcess{
-		Lease: name, Pod: pod, UID: types.UID(rest[:last]), Margin: margin,
-		Process: r.lease.Annotations[ProcessAnnotation],
-	}
+	p = PodProcess{Lease: name, Pod: pod, UID: types.UID(rest[:last]), Margin: margin, Process: process}
 	return p, p.Pod != "" && p.UID != "" && p.Process != "" && err == nil && margin >= 0
 }
 

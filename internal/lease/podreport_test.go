@@ -78,7 +78,8 @@ func TestEndOfAProcessInItsPod(t *testing.T) {
 // TestPodOfAnotherHolderIsNoProof has records whose holder has not written the annotations.
 func TestPodOfAnotherHolderIsNoProof(t *testing.T) {
 	mine := Record{}.Acquired(name, "a", 15*time.Second, at(0))
-	mine.Annotations[ProcessAnnotation], mine.Annotations[PodAnnotation] = "MARK", "p/u/3s"
+	SetProcess(mine, "MARK")
+	mine.Annotations[PodAnnotation] = "p/u/3s"
 	_, ok := RecordOf(mine).PodProcess(name)
 	require.True(t, ok)
 	require.True(t, RecordOf(mine).WrittenBy("MARK"))
@@ -87,7 +88,8 @@ func TestPodOfAnotherHolderIsNoProof(t *testing.T) {
 			l.Spec.HolderIdentity, l.Spec.LeaseTransitions = ptr.To("b"), ptr.To(int32(1))
 		},
 		"emptied":           func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
-		"without a mark":    func(l *coordinationv1.Lease) { delete(l.Annotations, ProcessAnnotation) },
+		"without a mark":    func(l *coordinationv1.Lease) { SetProcess(l, "") },
+		"without a term":    func(l *coordinationv1.Lease) { delete(l.Annotations, TermAnnotation) },
 		"without a margin":  func(l *coordinationv1.Lease) { l.Annotations[PodAnnotation] = "p/u" },
 		"a negative margin": func(l *coordinationv1.Lease) { l.Annotations[PodAnnotation] = "p/u/-3s" },
 		"no margin":         func(l *coordinationv1.Lease) { l.Annotations[PodAnnotation] = "p/u/soon" },

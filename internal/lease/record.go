@@ -2,6 +2,8 @@ package lease
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"math"
 	"strconv"
@@ -16,18 +18,18 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
-// ReleasedAnnotation marks a record whose holder gave it up after its work had ended. Its value is
-// <holder>/<acquireTime>/<transitions> of the term that ended. An empty holder without it is no
-// release.
-const ReleasedAnnotation = "bellwether.dev/released"
-
-// TermAnnotation marks a record that was written by the rules of this package. Its value is that of
-// ReleasedAnnotation for the term of the spec. client-go's elector leaves annotations alone, so the
-// mark of another term proves nothing.
+// TermAnnotation marks a record that was written by the rules of this package. Its value is
+// <process>/<digest>/<transitions>: the mark of the process that has written it, which may be empty,
+// a digest of the holder and the acquire time in the spec, and the transitions. client-go's elector
+// leaves annotations alone, so the mark of another term proves nothing.
+//
+// The mark is short because each renewal sends it and each candidate receives it. The digest has 48
+// bits, which is enough against chance: whoever may write the Lease can as well compute it.
 const TermAnnotation = "bellwether.dev/term"
 
-// ProcessAnnotation is the mark, a random text, of the process that has written a record.
-const ProcessAnnotation = "bellwether.dev/process"
+// ReleasedAnnotation replaces [TermAnnotation], with the same value, in a record whose holder gave it
+// up after its work had ended. An empty holder without it is no release.
+const ReleasedAnnotation = "bellwether.dev/released"
 
 // LockLabel with the value [LockForLife] marks the lock of a leader for life, be it a Lease or a
 // ConfigMap.
@@ -80,11 +82,15 @@ func (r Record) ResourceVersion() string { return r.object().ResourceVersion }
 func (r Record) Transitions() int32 { return ptr.Deref(r.object().Spec.LeaseTransitions, 0) }
 
 // Released reports whether the record has the mark of a release, so that its holder has stopped.
-func (r Record) Released() bool { return r.Holder() == "" && r.markedBy(ReleasedAnnotation) }
+func (r Record) Released() bool {
+	_, marked := r.process()
+	return marked && r.Holder() == ""
+}
 
 // Ours reports whether the record states that its holder follows the rules of this package.
 func (r Record) Ours() bool {
-	return r.lease != nil && r.lease.Annotations[TermAnnotation] == r.Holder()+r.termSuffix()
+	_, marked := r.process()
+	return marked && r.Holder() != ""
 }
 
 // Emptied reports whether a record of ours has no holder and was not released. The acquire time
@@ -104,23 +110,44 @@ func (r Record) Coordinated() bool {
 func (r Record) ForLife() bool { return r.object().Labels[LockLabel] == LockForLife }
 
 // WrittenBy reports whether a process with this mark holds the lease. Another elector that has taken
-// the lease leaves the mark of its predecessor.
+// the lease leaves the mark of its predecessor, but then the record is not [Record.Ours].
 func (r Record) WrittenBy(process string) bool {
-	return r.Ours() && r.Holder() != "" && process != "" && r.lease.Annotations[ProcessAnnotation] == process
+	writer, _ := r.process()
+	return r.Ours() && process != "" && writer == process
 }
 
-// markedBy reports whether an annotation names the term of this record, not only its holder.
-func (r Record) markedBy(annotation string) bool {
-	holder, ok := strings.CutSuffix(r.object().Annotations[annotation], r.termSuffix())
-	return ok && holder != ""
+// process returns the mark of the process that has written the record. ok is false unless the record
+// is marked for the term in its spec, or as its release.
+func (r Record) process() (process string, ok bool) {
+	spec := &r.object().Spec
+	return strings.CutSuffix(r.object().Annotations[markOf(spec)], termMark(spec))
 }
 
-// termSuffix is the end of a mark of this record's term. The holder precedes it and may contain
-// slashes.
-func (r Record) termSuffix() string {
-	acquired := ptr.Deref(r.object().Spec.AcquireTime, metav1.MicroTime{})
-	suffix := acquired.UTC().AppendFormat([]byte("/"), metav1.RFC3339Micro)
-	return string(strconv.AppendInt(append(suffix, '/'), int64(r.Transitions()), 10))
+// SetProcess marks l, whose spec is complete, as written by a process.
+func SetProcess(l *coordinationv1.Lease, process string) {
+	delete(l.Annotations, TermAnnotation)
+	delete(l.Annotations, ReleasedAnnotation)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, markOf(&l.Spec), process+termMark(&l.Spec))
+}
+
+// markOf returns the annotation that marks a record with this spec.
+func markOf(s *coordinationv1.LeaseSpec) string {
+	if ptr.Deref(s.HolderIdentity, "") == "" {
+		return ReleasedAnnotation
+	}
+	return TermAnnotation
+}
+
+// termMark returns the end of the mark of a spec's term, /<digest>/<transitions>.
+func termMark(s *coordinationv1.LeaseSpec) string {
+	digest := sha256.Sum256(acquired(s).AppendFormat([]byte(ptr.Deref(s.HolderIdentity, "")+"/"), metav1.RFC3339Micro))
+	return "/" + base64.RawURLEncoding.EncodeToString(digest[:6]) + "/" +
+		strconv.Itoa(int(ptr.Deref(s.LeaseTransitions, 0)))
+}
+
+// acquired returns the acquire time as an API server stores it.
+func acquired(s *coordinationv1.LeaseSpec) time.Time {
+	return ptr.Deref(s.AcquireTime, metav1.MicroTime{}).UTC().Truncate(time.Microsecond)
 }
 
 // SameVersion compares UID and resourceVersion. It also compares the spec, because client-go's fake
@@ -162,7 +189,8 @@ func (r Record) SameTerm(o Record) bool {
 	if r.lease == nil || o.lease == nil {
 		return false
 	}
-	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.termSuffix() == o.termSuffix()
+	return r.lease.UID == o.lease.UID && r.Holder() == o.Holder() && r.Transitions() == o.Transitions() &&
+		acquired(&r.lease.Spec).Equal(acquired(&o.lease.Spec))
 }
 
 // Acquired returns the object that takes the lease over from r, at the wall time stamp. Metadata of
@@ -175,11 +203,11 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	transitions := int32(0)
 	if r.Exists() {
 		l = r.lease.DeepCopy()
+		l.ManagedFields = nil // stays as it is
 		if t := r.Transitions(); t < math.MaxInt32 { // the server would refuse a larger number
 			transitions = t + 1
 		}
 	}
-	delete(l.Annotations, ReleasedAnnotation)
 	delete(l.Annotations, WrittenAnnotation)
 	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To(identity)
@@ -187,7 +215,7 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	l.Spec.AcquireTime = ptr.To(stamp)
 	l.Spec.RenewTime = ptr.To(stamp)
 	l.Spec.LeaseTransitions = ptr.To(transitions)
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, TermAnnotation, identity+Record{l}.termSuffix())
+	SetProcess(l, "")
 	return l
 }
 
@@ -195,18 +223,35 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 func (r Record) Renewal(stamp metav1.MicroTime) *coordinationv1.Lease {
 	l := r.lease.DeepCopy()
 	l.Spec.RenewTime = ptr.To(stamp)
+	l.ManagedFields = r.managedFields()
 	return l
+}
+
+// managedFields returns what a renewal sends as its managed fields. An empty entry makes the API
+// server stop tracking who has set which field, because otherwise each renewal returns the entries,
+// and sends them to each candidate. Sending nothing leaves them as they are.
+//
+// They are given up only if the elector's own entry is the only one, so that nothing of others is
+// lost: no field that server-side apply or kubectl has set. The only writer of the renew time of a
+// record of ours is its holder.
+func (r Record) managedFields() []metav1.ManagedFieldsEntry {
+	entries := r.object().ManagedFields
+	if len(entries) != 1 || entries[0].Operation != metav1.ManagedFieldsOperationUpdate ||
+		entries[0].FieldsV1 == nil || !strings.Contains(entries[0].FieldsV1.String(), `"f:renewTime"`) {
+		return nil
+	}
+	return []metav1.ManagedFieldsEntry{{}}
 }
 
 // Release returns the object that ends the term of r.
 func (r Record) Release(stamp metav1.MicroTime) *coordinationv1.Lease {
+	process, _ := r.process()
 	l := r.Renewal(stamp)
-	delete(l.Annotations, TermAnnotation)
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, ReleasedAnnotation, r.Holder()+r.termSuffix())
 	delete(l.Annotations, AddressAnnotation)
 	delete(l.Annotations, PodAnnotation)
 	l.Spec.HolderIdentity = ptr.To("")
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(1)) // the wait of client-go's elector
+	SetProcess(l, process)
 	return l
 }
 

@@ -49,7 +49,7 @@ func TestAcquiredRecord(t *testing.T) {
 		AcquireTime: ptr.To(at(0)), RenewTime: ptr.To(at(0)), LeaseTransitions: ptr.To(int32(0)),
 	}, first.Spec)
 
-	assert.Equal(t, "host-a_1/2026-01-02T03:04:05.678901Z/0", first.Annotations[TermAnnotation])
+	assert.Equal(t, "/"+digest+"/0", first.Annotations[TermAnnotation])
 
 	first.Labels = map[string]string{"team": "a"}
 	next := RecordOf(first).Acquired(name, "b", 10*time.Second, at(time.Minute))
@@ -64,9 +64,11 @@ func TestAcquiredRecord(t *testing.T) {
 }
 
 func TestReleaseNeedsItsMarker(t *testing.T) {
-	held := RecordOf(taken("a/with/slashes", 15*time.Second))
+	l := taken("a/with/slashes", 15*time.Second)
+	SetProcess(l, "PROCESS")
+	held := RecordOf(l)
 	released := held.Release(at(time.Second))
-	assert.Equal(t, "a/with/slashes/2026-01-02T03:04:05.678901Z/0", released.Annotations[ReleasedAnnotation])
+	assert.Equal(t, "PROCESS/"+releasedDigest+"/0", released.Annotations[ReleasedAnnotation])
 	assert.Equal(t, int32(1), *released.Spec.LeaseDurationSeconds)
 
 	for _, c := range []struct {
@@ -90,8 +92,9 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 			},
 			false,
 		},
-		{"marker without a term", func(l *coordinationv1.Lease) {
-			l.Annotations[ReleasedAnnotation] = "/2026-01-02T03:04:05.678901Z/0"
+		{"marker without a term", func(l *coordinationv1.Lease) { l.Annotations[ReleasedAnnotation] = "/0" }, false},
+		{"marker of the term, and emptied", func(l *coordinationv1.Lease) {
+			l.Annotations[ReleasedAnnotation] = held.Lease().Annotations[TermAnnotation]
 		}, false},
 		{"no acquire time", func(l *coordinationv1.Lease) { l.Spec.AcquireTime = nil }, false},
 	} {
@@ -101,6 +104,12 @@ func TestReleaseNeedsItsMarker(t *testing.T) {
 	}
 	assert.False(t, Record{}.Released(), "deletion is not release")
 }
+
+// Versions that run side by side must agree on the digests.
+const (
+	digest         = "SkokSIPl"
+	releasedDigest = "5yaqQOj6"
+)
 
 func TestNextTermDropsTheMarker(t *testing.T) {
 	released := RecordOf(RecordOf(taken("a", 15*time.Second)).Release(at(time.Second)))
@@ -132,4 +141,37 @@ func TestRecordsOfOurs(t *testing.T) {
 	}
 	assert.False(t, Record{}.Ours())
 	assert.NotContains(t, RecordOf(held).Release(at(0)).Annotations, TermAnnotation)
+}
+
+// entry is what an API server tracks of the fields that a manager has set.
+func entry(operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: "m", Operation: operation, APIVersion: "coordination.k8s.io/v1", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+	}
+}
+
+func TestRenewalGivesUpOnlyItsOwnManagedFields(t *testing.T) {
+	const update, apply = metav1.ManagedFieldsOperationUpdate, metav1.ManagedFieldsOperationApply
+	ours := entry(update, `{"f:spec":{"f:holderIdentity":{},"f:renewTime":{}}}`)
+	annotated := entry(update, `{"f:metadata":{"f:annotations":{"f:team":{}}}}`)
+	for _, c := range []struct {
+		name    string
+		entries []metav1.ManagedFieldsEntry
+		sent    []metav1.ManagedFieldsEntry
+	}{
+		{"only the elector's", []metav1.ManagedFieldsEntry{ours}, []metav1.ManagedFieldsEntry{{}}},
+		{"given up", nil, nil},
+		{"and another client's", []metav1.ManagedFieldsEntry{ours, annotated}, nil},
+		{"another client's", []metav1.ManagedFieldsEntry{annotated}, nil},
+		{"applied", []metav1.ManagedFieldsEntry{entry(apply, `{"f:spec":{"f:renewTime":{}}}`)}, nil},
+		{"without fields", []metav1.ManagedFieldsEntry{{Manager: "m", Operation: update}}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := version(taken("a", 15*time.Second), "2", func(l *coordinationv1.Lease) { l.ManagedFields = c.entries })
+			assert.Equal(t, c.sent, r.Renewal(at(time.Second)).ManagedFields)
+			assert.Nil(t, r.Acquired(name, "b", 15*time.Second, at(time.Second)).ManagedFields,
+				"the renew time may be that of another program")
+		})
+	}
 }

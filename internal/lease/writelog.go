@@ -47,8 +47,8 @@ func (w *WriteLog) Forget() { w.record = Record{} }
 
 // Record adds a write of l before it is sent, and marks l.
 func (w *WriteLog) Record(l *coordinationv1.Lease, now clock.Reading) {
-	if w.process != "" {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, ProcessAnnotation, w.process)
+	if w.process != "" && markOf(&l.Spec) == TermAnnotation { // a release has the mark of its term
+		SetProcess(l, w.process)
 	}
 	if len(w.attempts) == maxAttempts { // the oldest has arrived or failed
 		w.attempts = w.attempts[1:]
@@ -99,8 +99,8 @@ func (w *WriteLog) Unstored(asked clock.Reading) {
 
 // marked reports whether r has no mark of another process. A user may have removed ours.
 func (w *WriteLog) marked(r Record) bool {
-	mark := r.lease.Annotations[ProcessAnnotation]
-	return mark == "" || mark == w.process
+	process, _ := r.process()
+	return process == "" || process == w.process
 }
 
 // Stamps makes the renew times of one process: unique whole seconds, because client-go's elector,

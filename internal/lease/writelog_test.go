@@ -83,7 +83,7 @@ func TestWriteLogMatchesOnlyItsWrites(t *testing.T) {
 		{"created again with our spec", func(l *coordinationv1.Lease) { l.UID = "other" }, false},
 		{
 			"by another process of our identity",
-			func(l *coordinationv1.Lease) { l.Annotations[ProcessAnnotation] = "other" }, false,
+			func(l *coordinationv1.Lease) { SetProcess(l, "other") }, false,
 		},
 		{"mark removed by somebody", func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
 	} {

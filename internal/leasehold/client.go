@@ -18,6 +18,7 @@ import (
 // without a rate limit.
 func ClientConfig(config *rest.Config) *rest.Config {
 	c := kube.ClientConfig(config)
+	c.DisableCompression = true // no answer is so long that it would be compressed: the header is of no use
 	c.Wrap(observe)
 	return c
 }

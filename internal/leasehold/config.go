@@ -169,7 +169,7 @@ func New(client kubernetes.Interface, c Config) (*Candidate, error) {
 		}
 		c.KillTimer = timer
 	}
-	c.Process = rand.Text()
+	c.Process = rand.Text()[:16] // 80 bits: no two processes of all clusters have the same
 	forget := func() {}
 	if c.Supervisor != nil {
 		var err error

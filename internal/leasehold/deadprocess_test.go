@@ -43,7 +43,7 @@ func newOrphanage(t *testing.T) orphanage {
 	client := kubernetes.NewForConfigOrDie(o.server.Client("supervisor").Config())
 	o.store = NewStore(client, Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 	l := lease.Record{}.Acquired(name, "leader", 15*time.Second, metav1.NewMicroTime(time.Now().Truncate(time.Second)))
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, lease.ProcessAnnotation, "dead")
+	lease.SetProcess(l, "dead")
 	_, err := client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return o
@@ -158,7 +158,7 @@ func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
 	}{
 		{"a successor has it", func(l *coordinationv1.Lease) {
 			l.Spec.HolderIdentity = ptr.To("successor")
-			l.Annotations[lease.ProcessAnnotation] = "successor"
+			lease.SetProcess(l, "successor")
 		}, "successor"},
 		{"a renewal of the dead process has arrived", func(l *coordinationv1.Lease) {
 			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(l.Spec.RenewTime.Add(3 * time.Second)))

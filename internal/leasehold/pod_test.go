@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	logtest "go.uber.org/zap/zaptest/observer"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
@@ -29,7 +28,7 @@ func badgeOf(t *testing.T, log *zap.Logger) *badge {
 func TestRecordNamesThePod(t *testing.T) {
 	b := badgeOf(t, zap.NewNop())
 	l := lease.Record{}.Acquired(name, "a", 15*time.Second, at(0))
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, lease.ProcessAnnotation, "MARK")
+	lease.SetProcess(l, "MARK")
 	b.annotate(l, 59*time.Second)
 	_, ok := lease.RecordOf(l).PodProcess(name)
 	assert.False(t, ok, "before MinUptime")

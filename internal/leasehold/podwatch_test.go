@@ -46,7 +46,8 @@ func newCluster(t *testing.T, log *zap.Logger) *cluster {
 	require.NoError(t, err)
 	now := metav1.NewMicroTime(time.Now().Truncate(time.Second))
 	l := lease.Record{}.Acquired(name, "leader", 15*time.Second, now)
-	l.Annotations[lease.ProcessAnnotation], l.Annotations[lease.PodAnnotation] = "MARK", "p/"+string(c.pod.UID)+"/3s"
+	lease.SetProcess(l, "MARK")
+	l.Annotations[lease.PodAnnotation] = "p/" + string(c.pod.UID) + "/3s"
 	_, err = c.client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
 	require.NoError(t, err)
 	c.connection = c.server.Client("witness")
@@ -134,7 +135,7 @@ func TestWitnessLeavesTheLeaseOfAnotherProcess(t *testing.T) {
 		c.report(t, terminated("MARK"))
 		time.Sleep(time.Second)
 		// The next container of the Pod takes the lease back. The witness has not seen it.
-		c.change(t, func(l *coordinationv1.Lease) { l.Annotations[lease.ProcessAnnotation] = "NEXT" })
+		c.change(t, func(l *coordinationv1.Lease) { lease.SetProcess(l, "NEXT") })
 		time.Sleep(time.Minute)
 		assert.Equal(t, "leader", c.record(t).Holder())
 		// It has seen it, and the end of its container, too.
@@ -150,7 +151,7 @@ func TestWitnessForgetsAFormerHolder(t *testing.T) {
 		c := newCluster(t, zap.NewNop())
 		defer c.witness.Close()
 		for is, change := range map[string]func(*coordinationv1.Lease){
-			"this process":  func(l *coordinationv1.Lease) { l.Annotations[lease.ProcessAnnotation] = "OWN" },
+			"this process":  func(l *coordinationv1.Lease) { lease.SetProcess(l, "OWN") },
 			"without a Pod": func(l *coordinationv1.Lease) { delete(l.Annotations, lease.PodAnnotation) },
 		} {
 			c.see(t)
@@ -223,7 +224,8 @@ func TestWitnessWithoutTheRightIsSilent(t *testing.T) {
 		for _, name := range []string{"l", "m"} {
 			id := types.NamespacedName{Namespace: "ns", Name: name}
 			l := lease.Record{}.Acquired(id, "leader", 15*time.Second, metav1.NewMicroTime(time.Now()))
-			l.Annotations[lease.ProcessAnnotation], l.Annotations[lease.PodAnnotation] = "MARK", "p/u/3s"
+			lease.SetProcess(l, "MARK")
+			l.Annotations[lease.PodAnnotation] = "p/u/3s"
 			w.See(id, lease.RecordOf(l))
 		}
 		time.Sleep(10*time.Minute + time.Second)

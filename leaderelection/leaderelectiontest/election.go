@@ -156,7 +156,7 @@ func (e *Election) leading(what string) counts {
 // taken returns the Lease that another process has taken.
 func (e *Election) taken(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = lease.RecordOf(l).Acquired(e.lease, Another, forever, e.stamp())
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, lease.ProcessAnnotation, Another)
+	lease.SetProcess(l, Another)
 	return l
 }
 

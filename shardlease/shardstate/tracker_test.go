@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 	"github.com/bellwether-k8s/bellwether/shardlease/shardstate"
@@ -52,19 +53,15 @@ func record(changes ...change) *coordinationv1.Lease {
 			RenewTime:   ptr.To(metav1.NewMicroTime(time.Date(2084, 1, 1, 0, 0, 0, 0, time.UTC))),
 		},
 	}
-	term("bellwether.dev/term")(l)
+	marked(l)
 	for _, c := range changes {
 		c(l)
 	}
 	return l
 }
 
-// term marks the present term with an annotation.
-func term(annotation string) change {
-	return func(l *coordinationv1.Lease) {
-		l.Annotations[annotation] = fmt.Sprintf("%s/1984-01-01T00:00:00.000000Z/2", *l.Spec.HolderIdentity)
-	}
-}
+// marked marks the present term, or its release.
+func marked(l *coordinationv1.Lease) { lease.SetProcess(l, "") }
 
 func renewed(n int) change {
 	return func(l *coordinationv1.Lease) {
@@ -90,21 +87,20 @@ func lasting(seconds int32) change {
 }
 
 func named(name string) change {
-	return func(l *coordinationv1.Lease) { l.Name = name; held(name)(l); term("bellwether.dev/term")(l) }
+	return func(l *coordinationv1.Lease) { l.Name = name; held(name)(l); marked(l) }
 }
 
 // released is what a shard leaves behind.
 func released(l *coordinationv1.Lease) {
-	delete(l.Annotations, "bellwether.dev/term")
-	term("bellwether.dev/released")(l)
 	lasting(1)(l)
 	held("")(l)
+	marked(l)
 }
 
 // takenOver is what a sharder leaves behind.
 func takenOver(l *coordinationv1.Lease) {
 	held(shardlease.Sharder)(l)
-	term("bellwether.dev/term")(l)
+	marked(l)
 }
 
 func returning(seconds string) func(*coordinationv1.Lease) {
@@ -159,7 +155,7 @@ func TestStates(t *testing.T) {
 		{"taken in the sharder's name", record(held(shardlease.Sharder)), missed, ""},
 		{"held by another", record(held("b")), bad, `spec.holderIdentity must be the name of the Lease (got "b")`},
 		{
-			"held, but not by the rules", record(annotated("bellwether.dev/term", "a/x/2")), bad,
+			"held, but not by the rules", record(annotated("bellwether.dev/term", "/x/2")), bad,
 			"not written by a shard",
 		},
 		{
@@ -235,7 +231,7 @@ func TestLongestDurationOfATermCounts(t *testing.T) {
 	assert.Equal(t, shardstate.EpochActive, r.EpochState("a", shardlease.Epoch{LeaseUID: "u", Number: 3}, at(300*s-1)))
 	r.Observe(record(uid("v"), lasting(5), func(l *coordinationv1.Lease) {
 		l.Spec.LeaseTransitions = ptr.To(int32(0))
-		l.Annotations["bellwether.dev/term"] = "a/1984-01-01T00:00:00.000000Z/0"
+		marked(l)
 	}), at(301*s))
 	assert.Equal(t, shardstate.Expired, r.State("a", at(306*s)), "another term")
 }

@@ -151,7 +151,7 @@ func TestObjectsOfADeadContainerGoToOthers(t *testing.T) {
 		require.NoError(t, err)
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "shard", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-				Message: dead.Annotations["bellwether.dev/process"],
+				Message: strings.Split(dead.Annotations["bellwether.dev/term"], "/")[0],
 			}},
 		}}
 		_, err = pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
