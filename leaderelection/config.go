@@ -35,7 +35,7 @@ type Config struct {
 	// Identity is written into the Lease as its holder. It must be unique per process, even across
 	// restarts of a container, because processes that share one can take each other's writes for
 	// their own, and both lead. At most 253 bytes, without control characters. Default:
-	// <hostname>_<32 random hexadecimal digits>. With an admission policy of package
+	// <hostname>_<16 random hexadecimal digits>. With an admission policy of package
 	// leaderelection/admission, use its PodIdentity.
 	Identity string
 
@@ -171,7 +171,7 @@ func (c Config) withDefaults() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("leaderelection: Identity: no hostname to make the default of: %w", err)
 		}
-		suffix := make([]byte, 16)
+		suffix := make([]byte, 8)
 		_, _ = rand.Read(suffix) // never fails
 		c.Identity = host + "_" + hex.EncodeToString(suffix)
 	}

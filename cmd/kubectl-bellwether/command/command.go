@@ -111,7 +111,7 @@ func (s sheet) age(then time.Time) string {
 
 // ofProcess matches what package leaderelection adds to the name of a host: random bytes, and in
 // identities that an admission policy checks also the UID of the Pod.
-var ofProcess = regexp.MustCompile(`(_[0-9a-f]{4})([0-9a-f]{28}|[0-9a-f]{12}_[0-9a-f-]{36})$`)
+var ofProcess = regexp.MustCompile(`(_[0-9a-f]{4})[0-9a-f]{12}(_[0-9a-f-]{36})?$`)
 
 // holder shortens a holder identity to the host, as people look for it, and four digits, by which
 // processes of one host differ. Wide tables have the whole identity.

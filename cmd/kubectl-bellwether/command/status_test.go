@@ -194,7 +194,7 @@ func TestFormats(t *testing.T) {
 func TestLeadersAreNamedAsTheirPods(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for identity, shown := range map[string]string{
-			"web-7d4b9_53afa1d8c86ed2c4a92fbec8a0e5db01":                      "web-7d4b9_53af…",
+			"web-7d4b9_53afa1d8c86ed2c4":                                      "web-7d4b9_53af…",
 			"web-7d4b9_53afa1d8c86ed2c4_0c2b6d0e-43a6-4a63-9a3a-4d3f0f3c2a11": "web-7d4b9_53af…",
 			"my_daemon_one": "my_daemon_one",
 		} {
