@@ -98,6 +98,11 @@
 //     lease NAME --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'.
 //   - An OnLost that returns, and work that continues after its context has ended.
 //   - What other electors on the same Lease do: see Mixed fleets.
+//   - Who has set which field of the Lease (metadata.managedFields). If an elector is the only
+//     client that has, its first renewal makes the API server stop tracking that, because each
+//     renewal would carry the list and each candidate would receive it. What kubectl or server-side
+//     apply has set before then stays tracked, and once somebody applies to the Lease, so does
+//     everything.
 //
 // # Fence on the server
 //

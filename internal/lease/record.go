@@ -24,7 +24,7 @@ import (
 // leaves annotations alone, so the mark of another term proves nothing.
 //
 // The mark is short because each renewal sends it and each candidate receives it. The digest has 48
-// bits, which is enough against chance: whoever may write the Lease can as well compute it.
+// bits, which is enough against chance. A user who may write the Lease can compute it as well.
 const TermAnnotation = "bellwether.dev/term"
 
 // ReleasedAnnotation replaces [TermAnnotation], with the same value, in a record whose holder gave it
