@@ -67,6 +67,7 @@ func elapsed(p *sim.Process) time.Duration {
 func (l *book) Hold(since, until time.Duration, guarded bool) {
 	l.set(func(e *lease.Entries) { e.Since, e.Until, e.Guarded = since, until, guarded })
 }
+func (l *book) Stored(r lease.Record)     { l.set(func(e *lease.Entries) { e.Stored = r }) }
 func (l *book) Free()                     { l.set(func(e *lease.Entries) { e.Until = 0 }) }
 func (l *book) Send()                     { l.set(func(e *lease.Entries) { e.Open++ }) }
 func (l *book) Begin(uint64) (end func()) { return func() {} }

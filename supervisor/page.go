@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/internal/process"
@@ -20,7 +23,7 @@ type page struct {
 }
 
 // magic has a version: both processes run the same program, but not if its file was replaced.
-var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '2'}
+var magic = [16]byte{'b', 'e', 'l', 'l', 'w', 'e', 't', 'h', 'e', 'r', ' ', '3'}
 
 // slot has what the supervisor needs for one lease. The child writes it, and the supervisor reads
 // it when the child has ended. A child may die between any two writes.
@@ -32,6 +35,8 @@ type slot struct {
 	length       atomic.Int32 // of the description; zero while it is being written
 	unnamed      atomic.Int64 // objects at work that have no place in work
 	work         [64]atomic.Uint64
+	stored       atomic.Uint64 // the length and the checksum of record; zero while it is being written
+	record       [4096]byte    // a version of the Lease
 	text         [16384 - 48 - 64*8]byte
 }
 
@@ -92,6 +97,34 @@ func (s *slot) Hold(since, until time.Duration, guarded bool) {
 	s.until.Store(int64(until))
 }
 
+// Stored implements lease.Ledger. The supervisor reads a Lease that does not fit.
+func (s *slot) Stored(r lease.Record) {
+	s.stored.Store(0)
+	l := *r.Lease()
+	l.ManagedFields = nil // a release leaves them as they are
+	text, err := l.Marshal()
+	if err != nil || len(text) > len(s.record) {
+		return
+	}
+	copy(s.record[:], text)
+	s.stored.Store(uint64(len(text))<<32 | uint64(crc32.ChecksumIEEE(text)))
+}
+
+// lastStored returns the version of the Lease that the child has left. It is absent if the child
+// died while it was writing it, as the checksum shows.
+func (s *slot) lastStored() lease.Record {
+	header := s.stored.Load()
+	n := header >> 32
+	if n == 0 || n > uint64(len(s.record)) {
+		return lease.Record{}
+	}
+	l := &coordinationv1.Lease{}
+	if crc32.ChecksumIEEE(s.record[:n]) != uint32(header) || l.Unmarshal(s.record[:n]) != nil {
+		return lease.Record{}
+	}
+	return lease.RecordOf(l)
+}
+
 // Free implements lease.Ledger.
 func (s *slot) Free() { s.until.Store(0) }
 
@@ -126,6 +159,6 @@ func (s *slot) entries() lease.Entries {
 	return lease.Entries{
 		Work:  work,
 		Since: time.Duration(s.since.Load()), Until: time.Duration(s.until.Load()), Guarded: s.guarded.Load(),
-		Open: int(s.open.Load()), OpenUntil: time.Duration(s.openUntil.Load()),
+		Open: int(s.open.Load()), OpenUntil: time.Duration(s.openUntil.Load()), Stored: s.lastStored(),
 	}
 }

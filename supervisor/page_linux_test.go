@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -195,4 +196,35 @@ func TestDamagedMemoryReleasesNothing(t *testing.T) {
 	copy(p.slots[1].text[:], "{junk")
 	p.slots[2].until.Store(5)
 	assert.Empty(t, p.held())
+}
+
+func TestStoredVersionIsWhatTheSupervisorReads(t *testing.T) {
+	p := &page{}
+	s, _ := p.open()
+	assert.False(t, s.entries().Stored.Exists(), "there is no version yet")
+	l := lease.Record{}.Acquired(types.NamespacedName{Namespace: "ns", Name: "l"}, "a", 15*time.Second,
+		metav1.NewMicroTime(time.Unix(1, 0).UTC()))
+	l.UID, l.ResourceVersion, l.Labels = "u", "7", map[string]string{"team": "a"}
+	lease.SetProcess(l, "mark")
+	s.Stored(lease.RecordOf(l))
+	read := s.entries().Stored
+	require.True(t, read.Exists())
+	assert.True(t, read.SameVersion(lease.RecordOf(l)))
+	assert.True(t, read.WrittenBy("mark"))
+	assert.Equal(t, l.Labels, read.Lease().Labels)
+
+	whole := s.record
+	s.record[20]++ // it died while it was writing another one
+	assert.False(t, s.entries().Stored.Exists())
+	s.record = whole
+	require.True(t, s.entries().Stored.Exists())
+	s.stored.Store(0)
+	assert.False(t, s.entries().Stored.Exists())
+	s.stored.Store(1 << 63) // longer than the memory
+	assert.False(t, s.entries().Stored.Exists())
+
+	s.Stored(lease.RecordOf(l))
+	l.Annotations["example.com/long"] = strings.Repeat("x", len(s.record))
+	s.Stored(lease.RecordOf(l))
+	assert.False(t, s.entries().Stored.Exists(), "an older version is of no use")
 }

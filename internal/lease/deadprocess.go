@@ -75,6 +75,9 @@ type Ledger interface {
 	// Hold records when a term has begun, when it ends if it is not renewed, and whether a client
 	// is guarded, because then all requests that count are.
 	Hold(since, until time.Duration, guarded bool)
+	// Stored records a version of the Lease that a write of this process has made, which need not be
+	// the last one. The supervisor can replace it without reading the Lease first.
+	Stored(r Record)
 	// Free records that no term is held.
 	Free()
 	// Send counts a guarded request that is about to be sent.
@@ -92,6 +95,7 @@ type Entries struct {
 	Open         int           // guarded requests without an answer
 	OpenUntil    time.Duration // requests that have failed may be carried out until then
 	Work         Work
+	Stored       Record // a version of the Lease; absent if it is not known
 }
 
 // Work is what a process that has died worked on.

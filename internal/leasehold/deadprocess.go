@@ -31,8 +31,8 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 		return err
 	}
 	end, pause, last := o.GiveUpAt(now()), backoff(o.Timing), lease.ErrTooLate
-	for now() < end {
-		last = store.release(ctx, o.Process, o.Work, end-now(), o.Timing.RenewInterval())
+	for ; now() < end; o.Stored = (lease.Record{}) { // the outcome of that write is not known
+		last = store.release(ctx, o, end-now())
 		if last == nil || errors.Is(last, lease.ErrTaken) {
 			return last
 		}
@@ -43,24 +43,28 @@ func ReleaseOrphan(ctx context.Context, o lease.Orphan, store *Store, c clock.Cl
 	return last
 }
 
-// release reads the record and empties it if the process holds the lease, even if a late renewal of the
-// process arrives between the two. It returns [lease.ErrTaken] if the record is not of the process.
-// A shard's Lease names what the process worked on.
-func (s *Store) release(ctx context.Context, process string, work lease.Work, d, interval time.Duration) error {
+// release empties the record if the process holds the lease, even if a late renewal of the process
+// arrives meanwhile. It reads the record unless the process has left a version of it, and reads it
+// again if that is no longer the record. It returns [lease.ErrTaken] if the record is not of the
+// process. A shard's Lease names what the process worked on.
+func (s *Store) release(ctx context.Context, o lease.Orphan, d time.Duration) error {
 	var known lease.Record
-	return s.newSwap(ctx, d, interval, true, change{
+	if s.replaces(o) {
+		known = o.Stored
+	}
+	return s.newSwap(ctx, d, o.Timing.RenewInterval(), !known.Exists(), change{
 		next: func() (*coordinationv1.Lease, lease.Record) {
 			// Another client may have removed the renew time.
 			stamps := lease.StampsAfter(ptr.Deref(known.Lease().Spec.RenewTime, metav1.MicroTime{}).Time)
 			l := known.Release(stamps.Next(s.clock.Now().Wall))
-			shardrecord.MarkCrash(l, work.Objects, work.All)
+			shardrecord.MarkCrash(l, o.Work.Objects, o.Work.All)
 			return l, known
 		},
 		learn: func(r lease.Record, _ clock.Reading, wrote bool) (outcome, error) {
 			switch {
 			case wrote, r.Released() && r.UID() == known.UID() && r.Transitions() == known.Transitions():
 				return settled, nil // at most the answer was lost
-			case !r.WrittenBy(process):
+			case !r.WrittenBy(o.Process):
 				return settled, fmt.Errorf("%w: its holder is %q", lease.ErrTaken, r.Holder())
 			case r.SameVersion(known):
 				return unchanged, nil
@@ -69,6 +73,14 @@ func (s *Store) release(ctx context.Context, process string, work lease.Work, d,
 			return changed, nil
 		},
 	}).wait(ctx.Done())
+}
+
+// replaces reports whether the version that a process has left may be replaced. The memory that it
+// comes from may be damaged, and without a UID or a version the write would be unconditional.
+func (s *Store) replaces(o lease.Orphan) bool {
+	r := o.Stored
+	return r.WrittenBy(o.Process) && r.UID() != "" && r.ResourceVersion() != "" &&
+		r.Lease().Name == s.Name.Name && r.Lease().Namespace == s.Name.Namespace
 }
 
 // sleepUntil waits for a reading of the ledger's clock, which may run while that of timers stands

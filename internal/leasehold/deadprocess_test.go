@@ -184,6 +184,92 @@ func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
 	}
 }
 
+// A process leaves the version that its last write has stored, so that its supervisor need not read it.
+func TestOrphanIsReleasedFromWhatItsProcessHasLeft(t *testing.T) {
+	const released = "" // the holder afterwards
+	for _, c := range []struct {
+		name   string
+		change func(*testing.T, *orphanage)
+		methods  []string
+		want   string
+	}{
+		{"the version of the record", func(*testing.T, *orphanage) {}, []string{"PUT"}, released},
+		{
+			"an older version", func(t *testing.T, o *orphanage) {
+				o.update(t, func(l *coordinationv1.Lease) { l.Labels = map[string]string{"team": "a"} })
+			}, []string{"PUT", "GET", "PUT"}, released,
+		},
+		{
+			"a version before that of a successor", func(t *testing.T, o *orphanage) {
+				o.update(t, func(l *coordinationv1.Lease) {
+					l.Spec.HolderIdentity = ptr.To("successor")
+					lease.SetProcess(l, "successor")
+				})
+			}, []string{"PUT", "GET"}, "successor",
+		},
+		{
+			"a version of a Lease that was deleted and created again", func(t *testing.T, o *orphanage) {
+				o.recreate(t)
+			}, []string{"PUT", "GET"}, "successor",
+		},
+		{
+			"a version without a UID", func(_ *testing.T, o *orphanage) {
+				o.leave(func(l *coordinationv1.Lease) { l.UID = "" })
+			}, []string{"GET", "PUT"}, released,
+		},
+		{
+			"a version without a resourceVersion", func(_ *testing.T, o *orphanage) {
+				o.leave(func(l *coordinationv1.Lease) { l.ResourceVersion = "" })
+			}, []string{"GET", "PUT"}, released,
+		},
+		{
+			"a version of another Lease", func(_ *testing.T, o *orphanage) {
+				o.leave(func(l *coordinationv1.Lease) { l.Name = "other" })
+			}, []string{"GET", "PUT"}, released,
+		},
+		{
+			"a version of another process", func(_ *testing.T, o *orphanage) {
+				o.leave(func(l *coordinationv1.Lease) { lease.SetProcess(l, "other") })
+			}, []string{"GET", "PUT"}, released,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOrphanage(t)
+				o.orphan.Stored = o.record(t)
+				c.change(t, &o)
+				before := len(o.server.Trace())
+				err := o.release(t)
+				assert.Equal(t, c.want == released, err == nil, err)
+				var methods []string
+				for _, r := range o.server.TraceFrom(before) {
+					methods = append(methods, r.Method)
+				}
+				assert.Equal(t, c.methods, methods)
+				assert.Equal(t, c.want, o.record(t).Holder())
+				assert.Equal(t, c.want == released, o.record(t).Released())
+			})
+		})
+	}
+}
+
+// leave changes the version that the process has left.
+func (o *orphanage) leave(change func(*coordinationv1.Lease)) {
+	l := o.orphan.Stored.Lease().DeepCopy()
+	change(l)
+	o.orphan.Stored = lease.RecordOf(l)
+}
+
+// recreate deletes the Lease, which a successor creates then.
+func (o *orphanage) recreate(t *testing.T) {
+	t.Helper()
+	leases := kubernetes.NewForConfigOrDie(o.server.Client("another").Config()).CoordinationV1().Leases("ns")
+	require.NoError(t, leases.Delete(t.Context(), name.Name, metav1.DeleteOptions{}))
+	l := lease.Record{}.Acquired(name, "successor", 15*time.Second, metav1.NewMicroTime(time.Now()))
+	_, err := leases.Create(t.Context(), l, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
 // hookedClock calls a function when the time is read.
 type hookedClock struct {
 	clock.Clock

@@ -58,6 +58,7 @@ func (c *Candidate) newHolder() *Holder {
 	if c.config.NoteWrites {
 		h.Term.log = handover.NewLog(c.writtenUntil(c.prior))
 	}
+	h.Term.ledger.Stored(h.first)
 	c.Guard.term.Store(h.Term)
 	return h
 }
@@ -440,7 +441,11 @@ func (h *Holder) learn(r lease.Record, asked clock.Reading, wrote bool) (outcome
 func (h *Holder) confirm(r lease.Record) bool {
 	h.writesMu.Lock()
 	defer h.writesMu.Unlock()
-	return h.altered(r) == nil && h.writes.Match(r)
+	ours := h.altered(r) == nil && h.writes.Match(r)
+	if ours {
+		h.Term.ledger.Stored(r)
+	}
+	return ours
 }
 
 // settle reads the record if the outcome of the last write is unknown. It returns ErrTaken if the

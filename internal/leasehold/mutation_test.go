@@ -51,9 +51,18 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a supervisor writes without a condition", File: "deadprocess.go",
-		Old:    "shardrecord.MarkCrash(l, work.Objects, work.All)",
-		New:    "shardrecord.MarkCrash(l, work.Objects, work.All)\n			l.ResourceVersion = \"\"",
+		Old:    "shardrecord.MarkCrash(l, o.Work.Objects, o.Work.All)",
+		New:    "shardrecord.MarkCrash(l, o.Work.Objects, o.Work.All)\n			l.ResourceVersion = \"\"",
 		Caught: "TestOrphanIsReleasedByAConditionalWrite",
+	},
+	{
+		Name: "a supervisor writes from a version of another process", File: "deadprocess.go",
+		Old: "return r.WrittenBy(o.Process) && r.UID()", New: "return r.Exists() && r.UID()",
+		Caught: "TestOrphanIsReleasedFromWhatItsProcessHasLeft",
+	},
+	{
+		Name: "a supervisor writes a version without a condition", File: "deadprocess.go",
+		Old: ` && r.ResourceVersion() != ""`, New: "", Caught: "TestOrphanIsReleasedFromWhatItsProcessHasLeft",
 	},
 	{
 		Name: "requests that are not counted are not waited for", File: "../lease/deadprocess.go",

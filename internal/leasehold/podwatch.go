@@ -153,8 +153,9 @@ func (w *Witness) release(ctx context.Context, n lease.PodProcess) {
 		}
 	}
 	store := NewStore(w.client, Config{Lease: n.Lease, Clock: w.clock, Log: w.log}, 0)
+	orphan := lease.Orphan{Claim: lease.Claim{Process: n.Process, Timing: w.timing}}
 	for pause := backoff(w.timing); ; {
-		switch err := store.release(ctx, n.Process, lease.Work{}, w.timing.Duration, w.timing.RenewInterval()); {
+		switch err := store.release(ctx, orphan, w.timing.Duration); {
 		case err == nil:
 			w.log.Info("released the lease of a container that has ended", zap.Stringer("of", n.Lease),
 				zap.String("pod", n.Pod), zap.Duration("after", w.clock.Now().SinceAtLeast(seen)))

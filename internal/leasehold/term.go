@@ -272,6 +272,7 @@ type noLedger struct{}
 
 func (noLedger) Now() time.Duration                      { return 0 }
 func (noLedger) Hold(time.Duration, time.Duration, bool) {}
+func (noLedger) Stored(lease.Record)                     {}
 func (noLedger) Free()                                   {}
 func (noLedger) Send()                                   {}
 func (noLedger) Answer(time.Duration)                    {}
