@@ -26,7 +26,10 @@
 //     the wait is that of a clean release (TestReleaseOfAnOrphanWaitsForItsRequests in package
 //     internal/leasehold).
 //   - A record of another process, or of another term, is never changed, however late the parent
-//     reads or writes (TestSimulatedSupervisors).
+//     reads or writes (TestSimulatedSupervisors), and whatever has become of the Lease since the
+//     child wrote it (TestOrphanIsReleasedFromWhatItsProcessHasLeft in package internal/leasehold).
+//     If the child died while it wrote to the shared memory, the parent reads the Lease
+//     (TestStoredVersionIsWhatTheSupervisorReads).
 //   - The child does not outlive the parent: the kernel kills it, even if it has capabilities of
 //     its file, is setuid, or has changed its user since Start (TestChildDiesWithItsSupervisor).
 //   - With a parent that is stopped, killed, or without a network, a successor is as fast as
@@ -65,7 +68,9 @@
 //  2. waits for a Margin, because a request may still be under way, unless the guard of the lease
 //     was installed and every guarded request had an answer. If one has failed, it waits until the
 //     API server has given it up, and a Margin;
-//  3. reads the Lease and, if its last writer is the child, empties it by one conditional write.
+//  3. empties the Lease by one conditional write, in place of the version that the child has left in
+//     memory that both share. If that is no longer the record, it reads the Lease, and empties it
+//     if its last writer is the child.
 //
 // If that fails, it tries again for a Margin and a renew interval, 6 s by default. Then it ends,
 // because the restart of the container waits for it (TestReleaseOfAnOrphanIsGivenUp in package
