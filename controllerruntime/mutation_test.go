@@ -86,7 +86,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a term of a shard waits for versions of objects of others", File: "warm_cache.go",
-		Old: "source = selected.Source()", New: "_ = selected",
+		Old: "source = own.Source()", New: "_ = own",
 		Caught: "TestATermOfAShardDoesNotWaitForObjectsOfOthers",
 	},
 }

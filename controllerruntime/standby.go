@@ -16,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
 // fillInterval is the pause before retrying a kind that the API server does not serve.
@@ -159,6 +160,7 @@ func (s Standby) fill(ctx context.Context, process manager.Manager) bool {
 func (s Standby) lead(
 	ctx context.Context, process manager.Manager, warm *warmCache, setUp func(manager.Manager) error,
 ) error {
+	ctx = handover.WithTerm(ctx, ctx.Done()) // whatever elects
 	t := newTermCache(ctx, warm)
 	defer t.end() // even if the manager has not been started
 	mgr, err := manager.New(s.Config, s.termOptions(ctx, process, t))

@@ -62,16 +62,16 @@ func (w *warmCache) wrap(inner cache.NewCacheFunc) cache.NewCacheFunc {
 		w.known, w.indexed = map[kind][]*fresh.Cache{}, map[index]struct{}{}
 		newInformer := o.NewInformer
 		if newInformer == nil {
-			newInformer = toolscache.NewSharedIndexInformer
+			newInformer = newHeldInformer
 		}
 		o.NewInformer = func(
 			source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 		) toolscache.SharedIndexInformer {
 			informer := newInformer(source, example, resync, indexers)
-			if selected, ok := informer.(interface {
+			if own, ok := informer.(interface {
 				Source() toolscache.ListerWatcher
 			}); ok {
-				source = selected.Source() // that of a shard's informer shows no objects of others
+				source = own.Source() // that of a shard's informer shows no objects of others
 			}
 			w.record(example, &fresh.Cache{Informer: informer, Source: source})
 			return transformed{informer}
@@ -81,6 +81,22 @@ func (w *warmCache) wrap(inner cache.NewCacheFunc) cache.NewCacheFunc {
 		return w, err
 	}
 }
+
+// heldInformer is an informer that lists again on standby only when the leaders have listed.
+type heldInformer struct {
+	toolscache.SharedIndexInformer
+	source *fresh.Relister
+}
+
+func newHeldInformer(
+	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	held := fresh.NewRelister(source)
+	return heldInformer{toolscache.NewSharedIndexInformer(held, example, resync, indexers), held}
+}
+
+// Source is like that of a shard's informer.
+func (i heldInformer) Source() toolscache.ListerWatcher { return i.source }
 
 func (w *warmCache) record(example runtime.Object, c *fresh.Cache) {
 	k, err := w.kindOf(example)

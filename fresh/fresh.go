@@ -128,6 +128,9 @@ func each(ctx context.Context, caches []Cache, wait func(Cache, context.Context)
 	}
 	var waiting sync.WaitGroup
 	for i, c := range caches {
+		if r, ok := c.Source.(*Relister); ok {
+			r.hold.end(ctx)
+		}
 		waiting.Go(func() { errs[i] = c.orRelist(ctx, wait) })
 	}
 	waiting.Wait()

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
+
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -26,11 +28,12 @@ var (
 type Relister struct {
 	*listWatch
 	source cache.ListerWatcherWithContext
+	hold   *hold
 	turn   chan struct{} // held during a relist
 
 	mu      sync.Mutex
 	current *relist                 // nil if none is under way
-	open    map[*openWatch]struct{} // watches
+	opened  map[*openWatch]struct{} // watches
 	asked   map[*request]struct{}   // lists, and watches that are being opened, which may get no answer
 }
 
@@ -50,8 +53,8 @@ type relist struct {
 // NewRelister returns a Relister for what source lists and watches.
 func NewRelister(source cache.ListerWatcher) *Relister {
 	r := &Relister{
-		source: cache.ToListerWatcherWithContext(source), turn: make(chan struct{}, 1),
-		open: map[*openWatch]struct{}{}, asked: map[*request]struct{}{},
+		source: cache.ToListerWatcherWithContext(source), hold: newHold(), turn: make(chan struct{}, 1),
+		opened: map[*openWatch]struct{}{}, asked: map[*request]struct{}{},
 	}
 	r.listWatch = &listWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}
 	return r
@@ -62,9 +65,16 @@ func (r *Relister) IsWatchListSemanticsUnSupported() bool {
 	return watchlist.DoesClientNotSupportWatchListSemantics(r.source)
 }
 
-// list lists, during a relist by a consistent read, because an informer by itself accepts any list
-// that is not older than its store.
 func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	r.hold.note(o.ResourceVersion)
+	return send(ctx, r.hold, o.Continue == "", func(ctx context.Context) (runtime.Object, error) {
+		return r.listOnce(ctx, o)
+	})
+}
+
+// listOnce lists, during a relist by a consistent read, because an informer by itself accepts any
+// list that is not older than its store.
+func (r *Relister) listOnce(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	ctx, cancel, answered := r.ask(ctx)
 	defer cancel(nil)
 	defer answered()
@@ -86,9 +96,18 @@ func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 	return list, nil
 }
 
-// watch opens a watch, except during a relist: before the list, the informer has to list, and after
+func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	r.hold.note(o.ResourceVersion)
+	r.hold.spare(false)
+	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
+	w, err := send(ctx, r.hold, streamed, func(ctx context.Context) (watch.Interface, error) { return r.open(ctx, o) })
+	r.hold.spare(streamed && kube.Stated(err))
+	return w, err
+}
+
+// open opens a watch, except during a relist: before the list, the informer has to list, and after
 // it, the store must not change until Wait has seen the list in it.
-func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (_ watch.Interface, err error) {
+func (r *Relister) open(ctx context.Context, o metav1.ListOptions) (_ watch.Interface, err error) {
 	ctx, cancel, answered := r.ask(ctx)
 	defer answered()
 	defer func() {
@@ -116,7 +135,7 @@ func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (_ watch.Int
 	}
 	opened := &openWatch{Interface: w, relister: r, cancel: cancel}
 	r.mu.Lock()
-	r.open[opened] = struct{}{}
+	r.opened[opened] = struct{}{}
 	late := r.current != nil && r.current != current // it began meanwhile, and did not stop this watch
 	r.mu.Unlock()
 	if late {
@@ -157,7 +176,7 @@ type openWatch struct {
 func (w *openWatch) Stop() {
 	w.stop.Do(func() {
 		w.relister.mu.Lock()
-		delete(w.relister.open, w)
+		delete(w.relister.opened, w)
 		w.relister.mu.Unlock()
 		w.Interface.Stop()
 		w.cancel(nil)
@@ -195,8 +214,8 @@ func (r *Relister) begin() *relist {
 	current := &relist{over: make(chan struct{})}
 	r.mu.Lock()
 	r.current = current
-	open := make([]*openWatch, 0, len(r.open))
-	for w := range r.open {
+	open := make([]*openWatch, 0, len(r.opened))
+	for w := range r.opened {
 		open = append(open, w)
 	}
 	for q := range r.asked {

@@ -78,7 +78,7 @@ func (g *guardian) flying() int {
 }
 
 func (g *guardian) named(ctx context.Context) context.Context {
-	return context.WithValue(ctx, termKey{g.Guard}, g.term)
+	return g.term.named(ctx, g.Guard)
 }
 
 func answer(code int, body io.ReadCloser) roundTripper {

@@ -140,7 +140,7 @@ func (h *Holder) run(ctx context.Context, work func(context.Context) error) erro
 
 // named returns the context of the term's work.
 func (h *Holder) named(ctx context.Context) context.Context {
-	return handover.WithLog(context.WithValue(ctx, termKey{h.guard}, h.Term), h.Term.log)
+	return handover.WithLog(h.Term.named(ctx, h.guard), h.Term.log)
 }
 
 // end releases the lease after work has returned err, and returns the result of Run. The state of

@@ -237,7 +237,7 @@ func (h *Holder) Scope(ctx context.Context) (context.Context, *Scope) {
 	if over {
 		cancel(t.cause())
 	}
-	return context.WithValue(context.WithValue(ctx, termKey{guard}, t), scopeKey{guard}, s), s
+	return context.WithValue(t.named(ctx, guard), scopeKey{guard}, s), s
 }
 
 // cause returns the cause of contexts that end with the term.

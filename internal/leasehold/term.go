@@ -30,6 +30,7 @@ type Term struct {
 	began    time.Duration // by the ledger's clock
 	guard    *Guard        // or nil
 	log      *handover.Log // of its guarded writes; nil if they are not noted
+	over     chan struct{} // closed when it is no longer held
 
 	mu      sync.Mutex
 	state   state
@@ -61,7 +62,7 @@ func newTerm(c Config, guard *Guard, sent clock.Reading) *Term {
 	t := &Term{
 		lease: c.Lease, identity: c.Identity, timing: c.Timing, clock: c.Clock, onLost: c.OnLost,
 		kill: c.KillTimer, ledger: c.Ledger, began: c.Ledger.Now(), guard: guard, sent: sent,
-		told: make(chan struct{}),
+		over: make(chan struct{}), told: make(chan struct{}),
 	}
 	t.open.ledger = c.Ledger
 	t.mu.Lock() // the timer must not fire before it is stored
@@ -78,6 +79,11 @@ const checkInterval = time.Second
 // promptly bounds the time from reading the clock to starting a timer in a process that was not
 // stopped.
 const promptly = 10 * time.Millisecond
+
+// named returns a context of the term, for the guard and for package fresh.
+func (t *Term) named(ctx context.Context, guard *Guard) context.Context {
+	return handover.WithTerm(context.WithValue(ctx, termKey{guard}, t), t.over)
+}
 
 // Remaining returns how long the term lasts if no renewal succeeds; 0 once it is over.
 func (t *Term) Remaining() time.Duration {
@@ -186,6 +192,7 @@ func (t *Term) loseAndUnlock(cause error, holder string, now clock.Reading) {
 		return
 	}
 	t.state = lost
+	close(t.over)
 	t.timer.Stop()
 	t.loss = &lease.LostError{
 		Lease: t.lease, Identity: t.identity, Holder: holder, RenewedAt: t.sent.Wall, Age: now.SinceAtMost(t.sent),
@@ -224,6 +231,7 @@ func (t *Term) finish() error {
 	t.mu.Lock()
 	if t.state == held && t.left(now) > 0 {
 		t.state = ending
+		close(t.over)
 		t.timer.Stop()
 	}
 	t.mu.Unlock()

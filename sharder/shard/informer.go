@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/internal/protocol"
 	"github.com/bellwether-k8s/bellwether/shardlease"
@@ -374,9 +375,7 @@ func (i *informer) list(ctx context.Context, o metav1.ListOptions) (runtime.Obje
 	if o.Continue == "" {
 		i.begin()
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	list, err := i.source.ListWithContext(ctx, o)
+	list, err := i.source.ListWithContext(i.present(ctx), o)
 	return list, kube.Versioned(list, err) // or the cache would be empty
 }
 
@@ -385,7 +384,20 @@ func (i *informer) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	if o.SendInitialEvents != nil && *o.SendInitialEvents { // this is a list too
 		i.begin()
 	}
-	return i.source.WatchWithContext(ctx, o)
+	return i.source.WatchWithContext(i.present(ctx), o)
+}
+
+// present returns the context of a request, which belongs to the present term, if any: the informer
+// then lists at once. The first term does not wait for the cache, which would end the hold as well.
+func (i *informer) present(ctx context.Context) context.Context {
+	term, err := i.shard.lease.Term()
+	if err != nil {
+		return ctx
+	}
+	inTerm, scope := term.Scope(ctx)
+	defer scope.End() // a watch outlives the term
+	over, _ := handover.TermOf(inTerm)
+	return handover.WithTerm(ctx, over)
 }
 
 // selected lists and watches those objects of source that are of this shard. Lists are consistent: a
@@ -405,6 +417,8 @@ func (s *Shard) selected(source cache.ListerWatcherWithContext) cache.ListerWatc
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
 			return source.ListWithContext(ctx, adapt(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {

@@ -19,9 +19,9 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
@@ -30,9 +30,13 @@ import (
 // controller is what both electors need.
 type controller struct {
 	config, cached             *rest.Config // cached: of caches
+	elector                    string
 	namespace, lease, identity string
 	writes                     bool
 }
+
+// ours is the name of this module's elector.
+const ours = "bellwether"
 
 // contend contends, and works while it leads, until the context has ended and the work with it.
 type contend func(context.Context) error
@@ -50,7 +54,7 @@ func run(ctx context.Context) error {
 	var c controller
 	kubeconfig := flag.String("kubeconfig", "", "path")
 	cached := flag.String("cache-kubeconfig", "", "path, of caches; empty: as of everything else")
-	elector := flag.String("elector", "", "bellwether, client-go, or client-go-warm: with caches of the process")
+	flag.StringVar(&c.elector, "elector", "", ours+", client-go, or client-go-warm: with caches of the process")
 	flag.StringVar(&c.namespace, "namespace", "", "of the Lease and the ConfigMaps")
 	flag.StringVar(&c.lease, "lease", "", "name of the Lease, and of the ConfigMap to write to")
 	flag.StringVar(&c.identity, "identity", "", "of this replica")
@@ -65,15 +69,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	var contend contend
-	switch *elector {
-	case "bellwether":
+	switch c.elector {
+	case ours:
 		contend, err = c.bellwether(ctx)
 	case "client-go":
 		contend, err = c.clientGo()
 	case "client-go-warm":
 		contend, err = c.warmClientGo(ctx)
 	default:
-		err = fmt.Errorf("no elector %q", *elector)
+		err = fmt.Errorf("no elector %q", c.elector)
 	}
 	if err != nil {
 		return err
@@ -115,10 +119,12 @@ func (c *controller) cache() (fresh.Cache, error) {
 	if err != nil {
 		return fresh.Cache{}, err
 	}
+	source := cache.ListerWatcher(fresh.Source(client.CoreV1().ConfigMaps(c.namespace)))
+	if c.elector == ours {
+		source = fresh.NewRelister(source)
+	}
 	return fresh.Cache{
-		Resource: corev1.Resource("configmaps"),
-		Informer: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(c.namespace)).
-			Core().V1().ConfigMaps().Informer(),
-		Source: fresh.Source(client.CoreV1().ConfigMaps(c.namespace)),
+		Resource: corev1.Resource("configmaps"), Source: source,
+		Informer: cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{}),
 	}, nil
 }
