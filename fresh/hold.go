@@ -7,21 +7,26 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
 const (
-	// minHold and maxHold bound how long an informer waits on standby before it lists again.
+	// minHold and maxHold bound for how long a list waits on standby at once, at random.
 	minHold, maxHold = 10 * time.Second, time.Minute
+	// promptly is how long a list of one object may take if the API server can take another list of all.
+	promptly = time.Second
+	// maxBusy bounds how long a slow API server can keep a list waiting, apart from the last time.
+	maxBusy = 5 * time.Minute
 	// minRefused and maxRefused bound the pause after a connection that was refused.
 	minRefused, maxRefused = time.Second, 5 * time.Second
 )
 
 // hold keeps an informer from listing again on standby. An API server that has restarted ends the
-// watches of all informers at once, and would otherwise list everything for each standby while the
-// work of the leaders waits for their lists.
+// watches of all informers, and would otherwise list everything for each standby while the work of
+// the leaders waits for their lists.
 type hold struct {
 	mu     sync.Mutex
 	listed bool                         // guarded by mu: the informer has listed once
@@ -34,19 +39,24 @@ func newHold() *hold {
 	return &hold{terms: map[<-chan struct{}]struct{}{}, begun: make(chan struct{})}
 }
 
-// end ends the hold while the term of ctx lasts, or for good if ctx belongs to no term, because it
+// end ends the hold while the term of ctx lasts or, if ctx belongs to no term, for good, because it
 // is then unknown how long the cache is needed.
 func (h *hold) end(ctx context.Context) {
 	over, _ := handover.TermOf(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.terms, isOver)
+	h.forget()
 	h.terms[over] = struct{}{}
 	close(h.begun)
 	h.begun = make(chan struct{})
 }
 
-// note notes the version that a request of the informer names: it has one only after its first list.
+// forget forgets the terms that are over. The caller holds mu.
+func (h *hold) forget() {
+	maps.DeleteFunc(h.terms, func(over <-chan struct{}, _ struct{}) bool { return closed(over) })
+}
+
+// note notes the version that a request of the informer names. Before its first list, it knows none.
 func (h *hold) note(version string) {
 	if version != "" && version != "0" {
 		h.mu.Lock()
@@ -55,27 +65,56 @@ func (h *hold) note(version string) {
 	}
 }
 
-// spare lets the next list pass that is not streamed. client-go sends it in place of a streamed one,
-// which has waited.
+// spare decides whether the next list waits, unless it is streamed. client-go sends a list at once in
+// place of a streamed one that was refused, and that has waited.
 func (h *hold) spare(next bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.spared = next
 }
 
-// await waits on standby. It reports false if ctx ends before that.
-func (h *hold) await(ctx context.Context) bool {
+// enter reports whether a list with this context need not wait, and returns what ends the wait.
+func (h *hold) enter(ctx context.Context) (free bool, begun <-chan struct{}) {
 	h.mu.Lock()
-	over, inTerm := handover.TermOf(ctx)
-	maps.DeleteFunc(h.terms, isOver)
-	free := !h.listed || h.spared || len(h.terms) > 0 || inTerm && !isOver(over, struct{}{})
+	defer h.mu.Unlock()
+	h.forget()
+	over, ofTerm := handover.TermOf(ctx)
+	free = !h.listed || h.spared || len(h.terms) > 0 || ofTerm && !closed(over)
 	h.spared = false
-	begun := h.begun
-	h.mu.Unlock()
-	return free && ctx.Err() == nil || !free && pause(ctx, begun, minHold, maxHold)
+	return free, h.begun
 }
 
-// rest waits after a refused connection. It reports false if ctx ends before that.
+// await waits, on standby, for a random time, and as long again while an API server is slow. It
+// reports false if ctx ends.
+func (r *Relister) await(ctx context.Context) bool {
+	free, begun := r.hold.enter(ctx)
+	for began := time.Now(); !free; {
+		if !pause(ctx, begun, minHold, maxHold) {
+			return false
+		}
+		free = closed(begun) || time.Since(began) > maxBusy || r.prompt(ctx, begun)
+	}
+	return ctx.Err() == nil
+}
+
+// prompt reports whether the API server answers promptly. It returns when begun is closed.
+func (r *Relister) prompt(ctx context.Context, begun <-chan struct{}) bool {
+	ctx, cancel := context.WithTimeout(ctx, promptly)
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	defer cancel()
+	ending.Go(func() {
+		select {
+		case <-begun:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	_, err := r.source.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	return err == nil
+}
+
+// rest waits after a refused connection. It reports false if ctx ends.
 func (h *hold) rest(ctx context.Context) bool {
 	h.mu.Lock()
 	begun := h.begun
@@ -83,7 +122,7 @@ func (h *hold) rest(ctx context.Context) bool {
 	return pause(ctx, begun, minRefused, maxRefused)
 }
 
-// pause waits for a random time, or until begun is closed. It reports false if ctx ends before that.
+// pause waits for a random time, or until begun is closed. It reports false if ctx ends.
 func pause(ctx context.Context, begun <-chan struct{}, least, most time.Duration) bool {
 	timer := time.NewTimer(least + rand.N(most-least))
 	defer timer.Stop()
@@ -95,9 +134,10 @@ func pause(ctx context.Context, begun <-chan struct{}, least, most time.Duration
 	return ctx.Err() == nil
 }
 
-func isOver(over <-chan struct{}, _ struct{}) bool {
+// closed reports whether c is closed. If it is nil, it never is.
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-over: // nil: never
+	case <-c:
 		return true
 	default:
 		return false
@@ -108,14 +148,14 @@ func isOver(over <-chan struct{}, _ struct{}) bool {
 // connections are refused, it is sent again: client-go would pause for up to a minute, which the
 // begin of a term could not end.
 func send[T any](
-	ctx context.Context, h *hold, everything bool, request func(context.Context) (T, error),
+	ctx context.Context, r *Relister, everything bool, request func(context.Context) (T, error),
 ) (answer T, err error) {
 	for {
-		if everything && !h.await(ctx) {
+		if everything && !r.await(ctx) {
 			return answer, context.Cause(ctx)
 		}
 		answer, err = request(ctx)
-		if !utilnet.IsConnectionRefused(err) || !h.rest(ctx) {
+		if !utilnet.IsConnectionRefused(err) || !r.hold.rest(ctx) {
 			return answer, err
 		}
 	}

@@ -2,6 +2,7 @@ package fresh_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
+	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
 
@@ -44,14 +46,15 @@ func inTerm(t *testing.T) (ctx context.Context, end func()) {
 	return handover.WithTerm(t.Context(), over), func() { close(over) }
 }
 
-// asks counts when a source is asked for everything.
+// asks notes when an informer asks a source for everything. Lists of Wait have a limit.
 type asks struct {
 	cache.ListerWatcherWithContext
 	refuse func(everything bool, o metav1.ListOptions) error // or nil
 
 	mu        sync.Mutex
-	forgotten bool        // guarded by mu: the next watch is of a version that the server does not know
-	lists     []time.Time // guarded by mu
+	slow      time.Duration // guarded by mu: how long a list of one object takes
+	forgotten bool          // guarded by mu: the next watch is of a version that the server does not know
+	lists     []time.Time   // guarded by mu
 }
 
 func (a *asks) wrap(source cache.ListerWatcher) cache.ListerWatcher {
@@ -60,8 +63,14 @@ func (a *asks) wrap(source cache.ListerWatcher) cache.ListerWatcher {
 }
 
 func (a *asks) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	if err := a.note(o.Limit != 1, o); err != nil {
+	if err := a.note(o.Limit == 0, o); err != nil {
 		return nil, err
+	}
+	a.mu.Lock()
+	slow := a.slow
+	a.mu.Unlock()
+	if o.Limit == 1 && !clock.Sleep(ctx, slow) {
+		return nil, ctx.Err()
 	}
 	return a.ListWithContext(ctx, o)
 }
@@ -105,6 +114,12 @@ func (a *asks) since(begin time.Time) (after []time.Duration) {
 		}
 	}
 	return after
+}
+
+func (a *asks) slowDown(slow time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.slow = slow
 }
 
 func (a *asks) refuseWith(refuse func(everything bool, o metav1.ListOptions) error) {
@@ -297,7 +312,9 @@ func TestAProcessIsStoppedWhileItsListWaits(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.connection.Resume()
 			waiting.Wait()
-			synctest.Wait()
+			if !leads { // while it was stopped, it had no prompt answer
+				time.Sleep(time.Minute + time.Second)
+			}
 			assert.Equal(t, s.written.Load(), s.shown())
 		})
 	}
@@ -411,6 +428,57 @@ func TestAStreamThatBreaksIsListedLater(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		for _, list := range asked.since(begin) {
 			assert.Greater(t, list, 10*time.Second)
+		}
+	})
+}
+
+// A server that takes long for one object has enough to do.
+func TestAStandbyWaitsForASlowServer(t *testing.T) {
+	for name, last := range map[string]time.Duration{"at last": 0, "until it is quick": 3 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inStandby(t, func(s *standby) {
+				running, cancel := context.WithCancel(s.t.Context())
+				defer cancel()
+				_, asked := s.add(running)
+				asked.slowDown(2 * time.Second)
+				s.restart(asked)
+				begin := time.Now()
+				least, most := 5*time.Minute, 6*time.Minute+5*time.Second
+				if last > 0 {
+					time.Sleep(last)
+					asked.slowDown(900 * time.Millisecond)
+					least, most = last, last+time.Minute+2*time.Second
+				}
+				time.Sleep(10 * time.Minute)
+				lists := asked.since(begin)
+				require.Len(t, lists, 1)
+				assert.Greater(t, lists[0], least)
+				assert.Less(t, lists[0], most)
+			})
+		})
+	}
+}
+
+func TestATermThatBeginsWhileAServerIsSlowListsAtOnce(t *testing.T) {
+	inStandby(t, func(s *standby) {
+		running, cancel := context.WithCancel(s.t.Context())
+		defer cancel()
+		c, asked := s.add(running)
+		for range 50 {
+			time.Sleep(5 * time.Minute)
+			asked.slowDown(2 * time.Second)
+			s.restart(asked)
+			begin := time.Now()
+			s.write()
+			time.Sleep(time.Minute + rand.N(3*time.Minute))
+			asked.slowDown(0)
+			ctx, end := inTerm(s.t)
+			before := time.Since(begin)
+			require.NoError(t, fresh.WaitLatest(ctx, c))
+			lists := asked.since(begin)
+			require.Len(t, lists, 1)
+			assert.Less(t, lists[0]-before, 10*time.Millisecond)
+			end()
 		}
 	})
 }

@@ -67,7 +67,7 @@ func (r *Relister) IsWatchListSemanticsUnSupported() bool {
 
 func (r *Relister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	r.hold.note(o.ResourceVersion)
-	return send(ctx, r.hold, o.Continue == "", func(ctx context.Context) (runtime.Object, error) {
+	return send(ctx, r, o.Continue == "", func(ctx context.Context) (runtime.Object, error) {
 		return r.listOnce(ctx, o)
 	})
 }
@@ -100,7 +100,7 @@ func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Inter
 	r.hold.note(o.ResourceVersion)
 	r.hold.spare(false)
 	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
-	w, err := send(ctx, r.hold, streamed, func(ctx context.Context) (watch.Interface, error) { return r.open(ctx, o) })
+	w, err := send(ctx, r, streamed, func(ctx context.Context) (watch.Interface, error) { return r.open(ctx, o) })
 	r.hold.spare(streamed && kube.Stated(err))
 	return w, err
 }
