@@ -260,6 +260,12 @@ func (c Cache) source() cache.ListerWatcherWithContext {
 	return cache.ToListerWatcherWithContext(c.Source)
 }
 
+// lists reports whether the informer, whose store is at this version, will list or does so now.
+func (c Cache) lists(at string) bool {
+	r, ok := c.Source.(*Relister)
+	return ok && !r.watches(at)
+}
+
 // listPage returns a list, or one page of it.
 func listPage(
 	ctx context.Context, source cache.ListerWatcherWithContext, o metav1.ListOptions,
@@ -271,9 +277,10 @@ func listPage(
 
 // probe lowers floor to the version of the last change up to it, unless the informer has reached
 // that. If no watch can show which that is, probe lists all objects, and closes shown when the
-// informer shows that list.
+// informer shows that list. But if the informer has to list as well, that list is enough: after a
+// restart of the API server each leader would otherwise list everything twice.
 func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, shown chan<- struct{}) {
-	for ; ctx.Err() == nil; clock.Sleep(ctx, retryInterval) {
+	for began := time.Now(); ctx.Err() == nil; clock.Sleep(ctx, retryInterval) {
 		at := c.version()
 		if at == "" {
 			continue
@@ -283,7 +290,7 @@ func (c Cache) probe(ctx context.Context, floor string, lowered chan<- string, s
 			lowered <- last
 			return
 		}
-		if !errors.Is(err, errNoBookmark) {
+		if !errors.Is(err, errNoBookmark) || c.lists(at) && time.Since(began) < requestTimeout {
 			continue
 		}
 		if all, err := c.list(ctx, floor); err == nil && c.shows(ctx, all) {

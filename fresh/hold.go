@@ -2,15 +2,19 @@ package fresh
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/bellwether-k8s/bellwether/internal/handover"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 const (
@@ -30,7 +34,7 @@ const (
 type hold struct {
 	mu     sync.Mutex
 	listed bool                         // guarded by mu: the informer has listed once
-	spared bool                         // guarded by mu: the next list stands in for one that has waited
+	spared bool                         // guarded by mu: the next list is another form of one that has waited
 	terms  map[<-chan struct{}]struct{} // guarded by mu: that need the cache; each is closed at the term's end
 	begun  chan struct{}                // guarded by mu: closed when another one begins
 }
@@ -65,12 +69,14 @@ func (h *hold) note(version string) {
 	}
 }
 
-// spare decides whether the next list waits, unless it is streamed. client-go sends a list at once in
-// place of a streamed one that was refused, and that has waited.
-func (h *hold) spare(next bool) {
+// noteAnswer notes the answer to a list that has waited. If the API server does not accept its form,
+// client-go sends it in another one at once: not streamed, or without a version.
+func (h *hold) noteAnswer(err error) {
+	var status apierrors.APIStatus
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.spared = next
+	h.spared = errors.As(err, &status) && kube.Stated(err) && status.Status().Code < http.StatusInternalServerError &&
+		!apierrors.IsTooManyRequests(err)
 }
 
 // enter reports whether a list with this context need not wait, and returns what ends the wait.
@@ -155,6 +161,9 @@ func send[T any](
 			return answer, context.Cause(ctx)
 		}
 		answer, err = request(ctx)
+		if everything {
+			r.hold.noteAnswer(err)
+		}
 		if !utilnet.IsConnectionRefused(err) || !r.hold.rest(ctx) {
 			return answer, err
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/bellwether-k8s/bellwether/fresh"
+	"github.com/bellwether-k8s/bellwether/internal/apisim"
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/handover"
 )
@@ -270,6 +272,36 @@ func TestACacheThatAnotherElectorNeedsListsAtOnceForGood(t *testing.T) {
 	})
 }
 
+// A leader needs one list after a restart: its Wait relies on that of the informer.
+func TestALeaderListsOnceAfterARestart(t *testing.T) {
+	lists := &listLog{}
+	inRelister(t, lists.wrap, func(s *standby) {
+		streamed := func() (n int) {
+			for _, r := range s.server.Trace() {
+				if r.Client == "standby" && r.Code == http.StatusOK && strings.Contains(r.Query, "sendInitialEvents=true") {
+					n++
+				}
+			}
+			return n
+		}
+		before := streamed()
+		time.Sleep(time.Minute)
+		s.connection.Inject(apisim.Faults{Refuse: apisim.Always})
+		s.server.Restart(0)
+		s.write()
+		s.server.Compact()
+		lists.take()
+		s.connection.Inject(apisim.Faults{})
+		time.Sleep(5 * time.Second)
+		ctx, end := inTerm(s.t)
+		defer end()
+		require.NoError(t, fresh.Wait(ctx, s.cache))
+		assert.Equal(t, s.written.Load(), s.shown())
+		assert.Empty(t, lists.take())
+		assert.Equal(t, before+2, streamed(), "the standby has another cache")
+	})
+}
+
 func TestATermThatBeginsMeanwhileListsAtOnce(t *testing.T) {
 	inStandby(t, func(s *standby) {
 		running, cancel := context.WithCancel(s.t.Context())
@@ -335,31 +367,44 @@ func TestAnInformerEndsWhileItsListWaits(t *testing.T) {
 	})
 }
 
-// client-go sends a list at once where the server refuses a streamed one.
-func TestAListInPlaceOfAStreamedOneDoesNotWaitAgain(t *testing.T) {
-	inStandby(t, func(s *standby) {
-		running, cancel := context.WithCancel(s.t.Context())
-		defer cancel()
-		var all []*asks
-		for range 10 {
-			_, asked := s.add(running)
-			asked.refuseWith(func(_ bool, o metav1.ListOptions) error {
-				if o.SendInitialEvents != nil {
-					return apierrors.NewBadRequest("sendInitialEvents")
+// client-go sends a list at once where the server refuses a streamed one, and one without a version
+// where the server does not know that.
+func TestAListInAnotherFormDoesNotWaitAgain(t *testing.T) {
+	for name, refuse := range map[string]func(bool, metav1.ListOptions) error{
+		"not streamed": func(_ bool, o metav1.ListOptions) error {
+			if o.SendInitialEvents != nil {
+				return apierrors.NewBadRequest("sendInitialEvents")
+			}
+			return nil
+		},
+		"without a version": func(everything bool, o metav1.ListOptions) error {
+			if everything && o.ResourceVersion != "" {
+				return apierrors.NewResourceExpired("restarted")
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inStandby(t, func(s *standby) {
+				running, cancel := context.WithCancel(s.t.Context())
+				defer cancel()
+				var all []*asks
+				for range 10 {
+					_, asked := s.add(running)
+					asked.refuseWith(refuse)
+					all = append(all, asked)
 				}
-				return nil
+				s.restart(all...)
+				begin := time.Now()
+				time.Sleep(3 * time.Minute)
+				for _, asked := range all {
+					lists := asked.since(begin)
+					require.Len(t, lists, 2)
+					assert.Equal(t, lists[0], lists[1])
+				}
 			})
-			all = append(all, asked)
-		}
-		s.restart(all...)
-		begin := time.Now()
-		time.Sleep(3 * time.Minute)
-		for _, asked := range all {
-			lists := asked.since(begin)
-			require.Len(t, lists, 2)
-			assert.Equal(t, lists[0], lists[1])
-		}
-	})
+		})
+	}
 }
 
 // A list that has failed waits once more, because the server may have been overloaded.

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
-
-	"github.com/bellwether-k8s/bellwether/internal/kube"
 )
 
 var (
@@ -98,12 +96,11 @@ func (r *Relister) listOnce(ctx context.Context, o metav1.ListOptions) (runtime.
 
 func (r *Relister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	r.hold.note(o.ResourceVersion)
-	r.hold.spare(false)
-	streamed := o.SendInitialEvents != nil && *o.SendInitialEvents
-	w, err := send(ctx, r, streamed, func(ctx context.Context) (watch.Interface, error) { return r.open(ctx, o) })
-	r.hold.spare(streamed && kube.Stated(err))
-	return w, err
+	return send(ctx, r, streams(o), func(ctx context.Context) (watch.Interface, error) { return r.open(ctx, o) })
 }
+
+// streams reports whether a watch begins with all objects.
+func streams(o metav1.ListOptions) bool { return o.SendInitialEvents != nil && *o.SendInitialEvents }
 
 // open opens a watch, except during a relist: before the list, the informer has to list, and after
 // it, the store must not change until Wait has seen the list in it.
@@ -134,6 +131,9 @@ func (r *Relister) open(ctx context.Context, o metav1.ListOptions) (_ watch.Inte
 		return nil, err
 	}
 	opened := &openWatch{Interface: w, relister: r, cancel: cancel}
+	if streams(o) {
+		opened.lists = o.ResourceVersion
+	}
 	r.mu.Lock()
 	r.opened[opened] = struct{}{}
 	late := r.current != nil && r.current != current // it began meanwhile, and did not stop this watch
@@ -158,6 +158,19 @@ func (r *Relister) ask(ctx context.Context) (_ context.Context, cancel context.C
 	}
 }
 
+// watches reports whether a watch is open that brings what has changed since this version of the
+// store, and does not still bring a list.
+func (r *Relister) watches(at string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for w := range r.opened {
+		if w.lists != at {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *Relister) state() (current *relist, listed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,6 +183,7 @@ type openWatch struct {
 	relister *Relister
 	cancel   context.CancelCauseFunc
 	stop     sync.Once
+	lists    string // the version of the store before the watch; empty if it does not begin with a list
 }
 
 // Stop implements [watch.Interface].

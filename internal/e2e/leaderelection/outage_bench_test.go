@@ -24,7 +24,7 @@ const (
 	outageObjects   = 50_000
 	outageLength    = 20 * time.Second
 	outageAftermath = time.Minute
-	outageRush      = 10 * time.Second // in which leaders should get what they need
+	outageRush      = 10 * time.Second // after the server is ready, in which leaders should get what they need
 	// outageRestart is how soon a kubelet starts a container that has ended for the first time.
 	outageRestart = time.Second
 )
@@ -199,11 +199,11 @@ func (f *fleet) suffer(o outage) []figure {
 	o.begin()
 	<-time.After(outageLength)
 	before := f.proxy.Received()
-	rushed := make(chan int64, 1)
 	up := time.Now()
-	time.AfterFunc(outageRush, func() { rushed <- f.proxy.Received() - before })
 	o.end()
 	ready := time.Since(up).Round(time.Millisecond) // an API server takes a while
+	rushed := make(chan int64, 1)
+	time.AfterFunc(outageRush, func() { rushed <- f.proxy.Received() - before })
 	counted := time.Now().Add(outageAftermath)
 	<-time.After(outageAftermath)
 	received := f.proxy.Received() - before
