@@ -12,6 +12,9 @@ import (
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 
+// quiet is as long as client-go remembers how often it had to pause, and shorter than any watch.
+const quiet = 150 * time.Second
+
 // restartServer has the caches of these programs list again.
 func restartServer(a admin, server *apisim.Server, programs ...*program) {
 	for _, p := range programs {
@@ -36,7 +39,7 @@ func TestStandbysListAfterTheLeader(t *testing.T) {
 		stopLeader := leader.start(leader.elector.Run, ours.setUp)
 		time.Sleep(10 * time.Second)
 		stop := standby.start(standby.elector.Run, theirs.setUp)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(quiet)
 		require.True(t, leader.elector.IsLeader())
 
 		from := len(server.Trace())
@@ -49,7 +52,7 @@ func TestStandbysListAfterTheLeader(t *testing.T) {
 		time.Sleep(time.Minute)
 		full, _, _ = standby.requests(from, "configmaps")
 		assert.Equal(t, 1, full)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(quiet)
 
 		from = len(server.Trace())
 		ours.take()
@@ -79,7 +82,7 @@ func TestACacheIsHeldAgainAfterATermOfAnyElector(t *testing.T) {
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			terms.begin <- ctx
-			time.Sleep(5 * time.Minute)
+			time.Sleep(quiet)
 			from := len(server.Trace())
 			restartServer(admin, server, p)
 			time.Sleep(5 * time.Second)
@@ -88,7 +91,7 @@ func TestACacheIsHeldAgainAfterATermOfAnyElector(t *testing.T) {
 			cancel()
 			assert.NoError(t, <-terms.ended)
 
-			time.Sleep(5 * time.Minute)
+			time.Sleep(quiet)
 			from = len(server.Trace())
 			restartServer(admin, server, p)
 			time.Sleep(10 * time.Second)

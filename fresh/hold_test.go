@@ -31,6 +31,9 @@ import (
 // backoff bounds the pause of client-go before the first list after a watch.
 const backoff = 1700 * time.Millisecond
 
+// quiet is as long as client-go remembers how often it had to pause, and shorter than any watch.
+const quiet = 150 * time.Second
+
 // restart has the server forget what these informers have seen, so that they have to list.
 func (s *standby) restart(informers ...*asks) {
 	for _, i := range informers {
@@ -155,7 +158,7 @@ func TestStandbysListLater(t *testing.T) {
 			c, asked := s.add(ctx)
 			all, caches = append(all, asked), append(caches, c)
 		}
-		time.Sleep(5 * time.Minute)
+		time.Sleep(quiet)
 		s.restart(all...)
 		s.write()
 		begin := time.Now()
@@ -232,16 +235,16 @@ func TestACacheOfATermListsAtOnce(t *testing.T) {
 				ctx, end := inTerm(s.t)
 				require.NoError(t, wait(ctx, c))
 				for range 3 {
-					time.Sleep(5 * time.Minute)
+					time.Sleep(quiet)
 					s.restart(asked)
 					begin := time.Now()
-					time.Sleep(2 * time.Minute)
+					time.Sleep(65 * time.Second)
 					lists := asked.since(begin)
 					require.Len(t, lists, 1)
 					assert.Less(t, lists[0], backoff)
 				}
 				end()
-				time.Sleep(5 * time.Minute)
+				time.Sleep(quiet)
 				s.restart(asked)
 				begin := time.Now()
 				time.Sleep(2 * time.Minute)
@@ -262,7 +265,7 @@ func TestACacheThatAnotherElectorNeedsListsAtOnceForGood(t *testing.T) {
 		bounded, over := context.WithTimeout(s.t.Context(), time.Minute)
 		require.NoError(t, fresh.Wait(bounded, c))
 		over()
-		time.Sleep(5 * time.Minute)
+		time.Sleep(quiet)
 		s.restart(asked)
 		begin := time.Now()
 		time.Sleep(2 * time.Minute)
@@ -510,7 +513,7 @@ func TestATermThatBeginsWhileAServerIsSlowListsAtOnce(t *testing.T) {
 		defer cancel()
 		c, asked := s.add(running)
 		for range 50 {
-			time.Sleep(5 * time.Minute)
+			time.Sleep(quiet)
 			asked.slowDown(2 * time.Second)
 			s.restart(asked)
 			begin := time.Now()
