@@ -35,6 +35,13 @@ type uncached struct {
 
 func inUncached(t *testing.T, objects int, f func(u *uncached)) {
 	t.Helper()
+	inUncachedBy(t, objects, func(source cache.ListerWatcher) cache.ListerWatcher { return source }, f)
+}
+
+func inUncachedBy(
+	t *testing.T, objects int, by func(cache.ListerWatcher) cache.ListerWatcher, f func(u *uncached),
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := apisim.NewServer()
 		u := &uncached{
@@ -45,7 +52,7 @@ func inUncached(t *testing.T, objects int, f func(u *uncached)) {
 			u.create("e" + strconv.Itoa(i))
 		}
 		events := kubernetes.NewForConfigOrDie(u.connection.Config()).CoreV1().Events("default")
-		source := u.lists.wrap(fresh.Source(events))
+		source := by(u.lists.wrap(fresh.Source(events)))
 		u.cache = fresh.Cache{
 			Resource: corev1.Resource("events"), Source: source,
 			Informer: cache.NewSharedIndexInformer(source, &corev1.Event{}, 0, cache.Indexers{}),
@@ -123,10 +130,17 @@ func (u *uncached) requireFresh() (took time.Duration) {
 	return time.Since(begin)
 }
 
-// No bookmark comes, and the version of etcd is ahead of that of a quiet resource for ever.
+// No bookmark comes, and the version of etcd is ahead of that of a quiet resource for ever. A Relister
+// knows that its informer does not list.
 func TestAListIsTheProofWithoutAWatchCache(t *testing.T) {
 	for _, objects := range []int{0, 1, 1001} {
 		t.Run(strconv.Itoa(objects), func(t *testing.T) {
+			inUncachedBy(t, objects, func(source cache.ListerWatcher) cache.ListerWatcher {
+				return fresh.NewRelister(source)
+			}, func(u *uncached) {
+				u.other()
+				assert.InDelta(t, 3*time.Second, u.requireFresh(), float64(10*time.Millisecond))
+			})
 			inUncached(t, objects, func(u *uncached) {
 				u.other()
 				assert.InDelta(t, 3*time.Second, u.requireFresh(), float64(10*time.Millisecond))

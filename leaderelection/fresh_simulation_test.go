@@ -37,6 +37,9 @@ func runWarm(ctx context.Context, p *sim.Process) {
 	warm := fresh.Cache{
 		Resource: corev1.Resource("configmaps"), Source: fresh.Source(client.CoreV1().ConfigMaps("ns")),
 	}
+	if strings.ContainsAny(p.Name[:1], "ab") { // on standby, it does not list at once
+		warm.Source = fresh.NewRelister(warm.Source)
+	}
 	warm.Informer = cache.NewSharedIndexInformer(warm.Source, &corev1.ConfigMap{}, 0, cache.Indexers{})
 	running, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/bellwether-k8s/bellwether/internal/handover"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
@@ -169,4 +170,33 @@ func TestScopeEndsWithItsTerm(t *testing.T) {
 		after, _ := g.scope(t.Context())
 		assert.ErrorIs(t, context.Cause(after), context.Canceled)
 	})
+}
+
+// Package fresh needs to know when the term of a context is over, even if the context has ended before.
+func TestAContextShowsWhenItsTermIsOver(t *testing.T) {
+	for name, end := range map[string]func(g *guardian){
+		"lost":  func(g *guardian) { g.term.lose(lease.ErrTaken, "b") },
+		"ended": func(g *guardian) { assert.NoError(t, g.term.finish()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuardian(ok, GuardConfig{})
+			scoped, scope := g.scope(t.Context())
+			scope.End()
+			for _, ctx := range []context.Context{g.named(t.Context()), scoped} {
+				over, ofTerm := handover.TermOf(ctx)
+				assert.True(t, ofTerm)
+				assert.NotNil(t, over)
+				select {
+				case <-over:
+					assert.Fail(t, "the term is held")
+				default:
+				}
+			}
+			end(g)
+			over, _ := handover.TermOf(scoped)
+			<-over
+			over, _ = handover.TermOf(g.named(t.Context()))
+			<-over
+		})
+	}
 }
