@@ -43,6 +43,9 @@
 //     (TestCachesSurviveTerms, TestAShardThatStepsDownKeepsItsCaches). In each term it costs at
 //     most what fresh.Wait costs (twice that for a shard): a list of one object and short watches
 //     (TestATermOfAShardDoesNotWaitForObjectsOfOthers).
+//   - When the API server has restarted, so that all informers have to list again, those that a term
+//     uses list at once. Those of standbys list 10 s to 6 min later, one after the other, unless a
+//     term begins meanwhile (TestStandbysListAfterTheLeader). Package fresh has the details.
 //   - The controllers of a term begin, and Get and List of the term's client return, only when
 //     fresh.Wait reports that the caches show what earlier terms have written. This includes caches
 //     that the term makes (TestReadsOfATermAreFresh,
@@ -74,8 +77,10 @@
 //
 //   - Informers that a term did not get from its manager, your own goroutines, and sources other
 //     than source.Kind have to end what they begin.
-//   - What the process's manager runs is not bound to a term, and its reads may be behind. Its
-//     client is still guarded, so it writes only while this process leads.
+//   - What the process's manager runs, such as webhooks, is not bound to a term, and its reads may be
+//     behind: on standby for up to 6 min after a restart of the API server. Its client is still
+//     guarded, so it writes only while this process leads.
+//   - Informers of your own Options.Cache.NewInformer list again at once, except those of a shard.
 //   - Two controllers of one term may have the same name: names are not checked, because each term
 //     reuses those of the one before.
 //   - The controllers of a term do not use controller-runtime's priority queue unless

@@ -85,6 +85,16 @@ var mutations = []mutation.Mutation{
 		Old: "if s.fill(ctx, process) {", New: "if true {", Caught: "TestACandidateIsWarm",
 	},
 	{
+		Name: "a standby lists as soon as the leader", File: "warm_cache.go",
+		Old: "newInformer = newHeldInformer", New: "newInformer = toolscache.NewSharedIndexInformer",
+		Caught: "TestStandbysListAfterTheLeader",
+	},
+	{
+		Name: "a term of another elector has no end", File: "standby.go",
+		Old: "ctx = handover.WithTerm(ctx, ctx.Done())", New: "_ = handover.WithTerm",
+		Caught: "TestACacheIsHeldAgainAfterATermOfAnyElector",
+	},
+	{
 		Name: "a term of a shard waits for versions of objects of others", File: "warm_cache.go",
 		Old: "source = own.Source()", New: "_ = own",
 		Caught: "TestATermOfAShardDoesNotWaitForObjectsOfOthers",

@@ -22,8 +22,8 @@ const (
 	minHold, maxHold = 10 * time.Second, time.Minute
 	// promptly is how long a list of one object may take if the API server can take another list of all.
 	promptly = time.Second
-	// maxBusy bounds how long a slow API server can keep a list waiting, apart from the last time.
-	maxBusy = 5 * time.Minute
+	// maxBusy is after how long a slow API server is not asked again: a list waits no longer than 6 min.
+	maxBusy = 5*time.Minute - promptly
 	// minRefused and maxRefused bound the pause after a connection that was refused.
 	minRefused, maxRefused = time.Second, 5 * time.Second
 )

@@ -106,6 +106,71 @@ var mutations = []mutation.Mutation{
 		Old: "	for _, w := range open {\n		w.Stop()\n	}\n", New: "	_ = open\n",
 		Caught: "TestAWatchThatHangsIsReplacedByAList",
 	},
+	{
+		Name: "a standby lists at once", File: "hold.go",
+		Old: "free = !h.listed || ", New: "free = true || ", Caught: "TestStandbysListLater",
+	},
+	{
+		Name: "a process that starts waits before it lists", File: "hold.go",
+		Old: "free = !h.listed || ", New: "free = ", Caught: "TestAProcessListsAtOnceWhenItStarts",
+	},
+	{
+		Name: "a list in a term waits", File: "hold.go",
+		Old: "len(h.terms) > 0 || ", New: "", Caught: "TestACacheOfATermListsAtOnce",
+	},
+	{
+		Name: "a term that begins does not end the wait", File: "hold.go",
+		Old: "	case <-timer.C:\n	case <-begun:\n", New: "	case <-timer.C:\n",
+		Caught: "TestATermThatBeginsMeanwhileListsAtOnce",
+	},
+	{
+		Name: "a term that is over needs the cache", File: "hold.go",
+		Old: "{ return closed(over) })", New: "{ return false && closed(over) })",
+		Caught: "TestACacheOfATermListsAtOnce",
+	},
+	{
+		Name: "a term is over with the context of its wait", File: "hold.go",
+		Old: "	over, _ := handover.TermOf(ctx)\n", New: "	over := ctx.Done()\n",
+		Caught: "TestACacheOfATermListsAtOnce",
+	},
+	{
+		Name: "a slow API server gets no time", File: "hold.go",
+		Old: "time.Since(began) > maxBusy || ", New: "time.Since(began) > maxBusy || true || ",
+		Caught: "TestAStandbyWaitsForASlowServer",
+	},
+	{
+		Name: "a slow API server keeps a list waiting for ever", File: "hold.go",
+		Old: "time.Since(began) > maxBusy || ", New: "began.IsZero() || ",
+		Caught: "TestAStandbyWaitsForASlowServer",
+	},
+	{
+		Name: "a term waits for a slow API server", File: "hold.go",
+		Old: "		case <-begun:\n			cancel()\n", New: "		case <-begun:\n",
+		Caught: "TestATermThatBeginsWhileAServerIsSlowListsAtOnce",
+	},
+	{
+		Name: "a list that was throttled passes", File: "hold.go",
+		Old: "!apierrors.IsTooManyRequests(err)", New: "err != nil", Caught: "TestAListThatFailsWaitsAgain",
+	},
+	{
+		Name: "another form of a list waits again", File: "hold.go",
+		Old: "h.spared = errors.As", New: "h.spared = false && errors.As",
+		Caught: "TestAListInAnotherFormDoesNotWaitAgain",
+	},
+	{
+		Name: "client-go pauses after a refused connection", File: "hold.go",
+		Old: "if !utilnet.IsConnectionRefused(err) ||", New: "if true || !utilnet.IsConnectionRefused(err) ||",
+		Caught: "TestATermAfterALongOutageBeginsSoon",
+	},
+	{
+		Name: "a leader lists twice", File: "fresh.go",
+		Old: "c.lists(at) && time.Since(began) < requestTimeout", New: "c.lists(at) && time.Since(began) < 0",
+		Caught: "TestALeaderListsOnceAfterARestart",
+	},
+	{
+		Name: "an informer with a watch is waited for to list", File: "relister.go",
+		Old: "if w.lists != at {", New: "if w.lists == at {", Caught: "TestAListIsTheProofWithoutAWatchCache",
+	},
 }
 
 func TestMutationsAreCaught(t *testing.T) {

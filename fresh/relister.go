@@ -21,8 +21,9 @@ var (
 	errRelist = errors.New("fresh: the informer has to list")
 )
 
-// Relister is a Source that can have its informer list all objects again. Cache.RelistAfter decides
-// when. The informer must be made from the same Relister.
+// Relister is a Source that decides when its informer lists all objects again: on standby 10 s to 6
+// min after it has to, and at once in a term, as the package documentation describes. With
+// Cache.RelistAfter, it also lists when it is behind. The informer must be made from the same Relister.
 type Relister struct {
 	*listWatch
 	source cache.ListerWatcherWithContext

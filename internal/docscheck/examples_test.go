@@ -186,11 +186,14 @@ func warmLeader(ctx context.Context, config *rest.Config, client kubernetes.Inte
 	if err != nil {
 		return err
 	}
+	source := fresh.NewRelister(fresh.Source(client.CoreV1().ConfigMaps("")))
+	newInformer := func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	}
 	caches := informers.NewSharedInformerFactory(client, 0)
-	configMaps := caches.Core().V1().ConfigMaps()
 	warm := fresh.Cache{
-		Resource: corev1.Resource("configmaps"), Informer: configMaps.Informer(),
-		Source: fresh.Source(client.CoreV1().ConfigMaps("")),
+		Resource: corev1.Resource("configmaps"), Source: source,
+		Informer: caches.InformerFor(&corev1.ConfigMap{}, newInformer),
 	}
 	caches.Start(ctx.Done()) // of the process, not of a term
 	defer caches.Shutdown()
@@ -198,7 +201,8 @@ func warmLeader(ctx context.Context, config *rest.Config, client kubernetes.Inte
 		if err := fresh.Wait(ctx, warm); err != nil {
 			return err
 		}
-		return reconcileAll(ctx, configMaps.Lister()) // returns within StepDown after ctx has ended
+		configMaps := caches.Core().V1().ConfigMaps().Lister()
+		return reconcileAll(ctx, configMaps) // returns within StepDown after ctx has ended
 	})
 }
 

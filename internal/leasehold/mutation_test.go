@@ -26,6 +26,16 @@ var mutations = []mutation.Mutation{
 		Caught: "TestExpiredTermIsNotExtended",
 	},
 	{
+		Name: "a context does not show that its term is lost", File: "term.go",
+		Old: "	t.state = lost\n	close(t.over)\n", New: "	t.state = lost\n",
+		Caught: "TestAContextShowsWhenItsTermIsOver",
+	},
+	{
+		Name: "a context does not show that its term has ended", File: "term.go",
+		Old: "		t.state = ending\n		close(t.over)\n", New: "		t.state = ending\n",
+		Caught: "TestAContextShowsWhenItsTermIsOver",
+	},
+	{
 		Name: "an older deletion ends the term", File: "foreign_writes.go",
 		Old: "case deleted && order >= 0:", New: "case deleted:", Caught: "TestOlderEventsAreNoLoss",
 	},

@@ -36,9 +36,10 @@ import (
 // the lease, or once for the life of the process, so that its cache stays when a term ends, and a
 // new term costs only a list of one object and a watch of up to 3 s. If the cache has not caught up
 // after 30 s, as when its watch hangs, the informer lists again, and a list without an answer is
-// sent again after 2 min. While it runs and the lease is held, the informer also lets go of objects
-// that must move to other shards, and sends back those that carry the shard's label by mistake, so
-// each resource of the ring must have one.
+// sent again after 2 min. Outside of a term, an informer that has to list again does so 10 s to 6
+// min later, or when a term begins (see [fresh.Relister]). While it runs and the lease is held, the
+// informer also lets go of objects that must move to other shards, and sends back those that carry
+// the shard's label by mistake, so each resource of the ring must have one.
 //
 // From the moment an informer of children exists, even before it runs, no work begins on roots
 // whose children it would not show up to date, so do not make one that you do not run. For

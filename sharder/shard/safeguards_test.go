@@ -101,6 +101,11 @@ var safeguards = []mutation.Mutation{
 		Caught: "TestAListOfAnInformerThatIsLostIsSentAgain",
 	},
 	{
+		Name: "a cache of the first term lists later", File: "informer.go",
+		Old: "return handover.WithTerm(ctx, over)", New: "_ = over\n	return ctx",
+		Caught: "TestACacheOfTheFirstTermListsAtOnce",
+	},
+	{
 		Name: "a cache of an earlier term counts", File: "caches.go",
 		Old: "if i.covers(namespace) && i.began() == term {", New: "if i.covers(namespace) && i.began() != nil {",
 		Caught: "TestAWarmCacheIsListedOnce",
