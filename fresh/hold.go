@@ -120,12 +120,11 @@ func (r *Relister) prompt(ctx context.Context, begun <-chan struct{}) bool {
 	return err == nil
 }
 
-// rest waits after a refused connection. It reports false if ctx ends.
-func (h *hold) rest(ctx context.Context) bool {
+// next returns what is closed when another term begins.
+func (h *hold) next() <-chan struct{} {
 	h.mu.Lock()
-	begun := h.begun
-	h.mu.Unlock()
-	return pause(ctx, begun, minRefused, maxRefused)
+	defer h.mu.Unlock()
+	return h.begun
 }
 
 // pause waits for a random time, or until begun is closed. It reports false if ctx ends.
@@ -157,6 +156,7 @@ func send[T any](
 	ctx context.Context, r *Relister, everything bool, request func(context.Context) (T, error),
 ) (answer T, err error) {
 	for {
+		begun := r.hold.next()
 		if everything && !r.await(ctx) {
 			return answer, context.Cause(ctx)
 		}
@@ -164,7 +164,7 @@ func send[T any](
 		if everything {
 			r.hold.noteAnswer(err)
 		}
-		if !utilnet.IsConnectionRefused(err) || !r.hold.rest(ctx) {
+		if !utilnet.IsConnectionRefused(err) || !pause(ctx, begun, minRefused, maxRefused) {
 			return answer, err
 		}
 	}
