@@ -300,7 +300,7 @@ func TestALeaderListsOnceAfterARestart(t *testing.T) {
 		s.write()
 		s.server.Compact()
 		lists.take()
-		s.connection.Inject(apisim.Faults{})
+		s.connection.Inject(apisim.Faults{WatchLag: 3 * time.Second}) // the list takes that long
 		time.Sleep(5 * time.Second)
 		ctx, end := inTerm(s.t)
 		defer end()

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -59,11 +60,13 @@ func TestATermOfAShardEndsTheHold(t *testing.T) {
 	})
 }
 
-// The first term waits for no cache that has begun in it.
+// The first term waits for no cache that has begun in it. The cache is of the process.
 func TestACacheOfTheFirstTermListsAtOnce(t *testing.T) {
 	inFamily(t, func(t *testing.T, r *replica) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		proxy, informer := r.children()
-		r.running.Go(func() { informer.RunWithContext(r.ctx) })
+		r.running.Go(func() { informer.RunWithContext(ctx) })
 		root := r.create("x")
 		r.assign("x")
 		time.Sleep(time.Minute)
