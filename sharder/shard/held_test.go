@@ -15,7 +15,7 @@ import (
 func (r *replica) restartServer(cache *apisim.Client) {
 	cache.Inject(apisim.Faults{Refuse: apisim.Always})
 	r.server.Restart(0)
-	r.create("another")
+	r.create("new-" + time.Now().Format("15-04-05"))
 	r.server.Compact()
 	cache.Inject(apisim.Faults{})
 }
@@ -49,12 +49,8 @@ func TestATermOfAShardEndsTheHold(t *testing.T) {
 			assert.Equal(t, before+1, w.lists.Load())
 			assert.NoError(t, w.do(o))
 			time.Sleep(time.Minute)
-			w.cache.Inject(apisim.Faults{Refuse: apisim.Always})
-			w.server.Restart(0)
-			w.set("x", "a", false, nil)
-			w.server.Compact()
-			w.cache.Inject(apisim.Faults{})
-			time.Sleep(4 * time.Second)
+			w.restartServer(w.cache)
+			time.Sleep(8 * time.Second) // client-go pauses
 			assert.Equal(t, before+2, w.lists.Load(), "it is in the term")
 		})
 	})
@@ -72,7 +68,7 @@ func TestACacheOfTheFirstTermListsAtOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.bear(root, "p", "a")
 		r.restartServer(proxy)
-		time.Sleep(4 * time.Second)
+		time.Sleep(8 * time.Second) // client-go pauses
 		r.bear(root, "q", "a")
 		time.Sleep(time.Second)
 		assert.Len(t, informer.GetStore().List(), 2)
