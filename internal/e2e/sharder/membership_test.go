@@ -2,6 +2,7 @@ package sharder_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
