@@ -38,8 +38,8 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "what another elector has taken is still the dead process'", File: "record.go",
-		Old: "	return strings.CutSuffix(r.object().Annotations[markOf(spec)], termMark(spec))",
-		New: "	process, _, ok = strings.Cut(r.object().Annotations[markOf(spec)], \"/\")\n	return process, ok",
+		Old:    "	return strings.CutSuffix(r.object().Annotations[markOf(spec)], termMark(spec))",
+		New:    "	process, _, ok = strings.Cut(r.object().Annotations[markOf(spec)], \"/\")\n	return process, ok",
 		Caught: "TestPodOfAnotherHolderIsNoProof",
 	},
 	{

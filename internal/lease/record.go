@@ -203,7 +203,7 @@ func (r Record) Acquired(name types.NamespacedName, identity string, d time.Dura
 	transitions := int32(0)
 	if r.Exists() {
 		l = r.lease.DeepCopy()
-		l.ManagedFields = nil // stays as it is
+		l.ManagedFields = nil                        // stays as it is
 		if t := r.Transitions(); t < math.MaxInt32 { // the server would refuse a larger number
 			transitions = t + 1
 		}

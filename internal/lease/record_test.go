@@ -147,7 +147,7 @@ func TestRecordsOfOurs(t *testing.T) {
 func entry(operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager: "m", Operation: operation, APIVersion: "coordination.k8s.io/v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		FieldsV1: metav1.NewFieldsV1(fields),
 	}
 }
 

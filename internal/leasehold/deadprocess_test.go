@@ -188,10 +188,10 @@ func TestOrphanIsReleasedByAConditionalWrite(t *testing.T) {
 func TestOrphanIsReleasedFromWhatItsProcessHasLeft(t *testing.T) {
 	const released = "" // the holder afterwards
 	for _, c := range []struct {
-		name   string
-		change func(*testing.T, *orphanage)
-		methods  []string
-		want   string
+		name    string
+		change  func(*testing.T, *orphanage)
+		methods []string
+		want    string
 	}{
 		{"the version of the record", func(*testing.T, *orphanage) {}, []string{"PUT"}, released},
 		{
