@@ -287,7 +287,8 @@ func TestALeaderListsOnceAfterARestart(t *testing.T) {
 	inRelister(t, lists.wrap, func(s *standby) {
 		streamed := func() (n int) {
 			for _, r := range s.server.Trace() {
-				if r.Client == "standby" && r.Code == http.StatusOK && strings.Contains(r.Query, "sendInitialEvents=true") {
+				all := strings.Contains(r.Query, "sendInitialEvents=true")
+				if r.Client == "standby" && r.Code == http.StatusOK && all {
 					n++
 				}
 			}
