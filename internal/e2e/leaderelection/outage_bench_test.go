@@ -36,7 +36,8 @@ func BenchmarkOutage(b *testing.B) {
 	c := newCrowd(b, outageObjects)
 	peers := []peer{clientGo, clientGoWarm, ours}
 	var table strings.Builder
-	fmt.Fprint(&table, "| away | | restarts | lists of all | of one object | requests | MB | MB in 10 s | ready, s | resumed, s |")
+	fmt.Fprint(&table,
+		"| away | | restarts | lists of all | of one object | requests | MB | MB in 10 s | ready, s | resumed, s |")
 	compare(b, peers, func(b *testing.B, p peer) (figures []figure) {
 		f := startFleet(b, c, p)
 		defer f.end()
