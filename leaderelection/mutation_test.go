@@ -86,7 +86,7 @@ var mutations = []struct {
 	},
 	{
 		"a supervisor releases what another process holds", "leasehold/deadprocess.go",
-		"case !r.WrittenBy(process):", "case r.Holder() == \"\":",
+		"case !r.WrittenBy(o.Process):", "case r.Holder() == \"\":",
 		"Supervisors",
 	},
 	{
