@@ -87,7 +87,10 @@ func TestAfterClearsTheHost(t *testing.T) {
 			require.FileExists(t, l.file)
 			of.end(l, c)
 			await(t, c, "cleared")
-			assert.NotContains(t, c.Rest(), "cleared", "once")
+			rest := c.Rest()
+			if !strings.HasPrefix(name, "the API server") { // at the deadline it may be killed, and then runs again
+				assert.NotContains(t, rest, "cleared", "once")
+			}
 			assert.Equal(t, of.exit, c.End())
 			assert.NoFileExists(t, l.file)
 			if !strings.HasPrefix(name, "the Lease") && !strings.HasPrefix(name, "the API server") {
