@@ -39,19 +39,19 @@ help: ## list the targets
 SPARE   := GOFLAGS="$$GOFLAGS -gcflags=all=-dwarf=false"
 QUICKLY := CGO_ENABLED=0 GOGC=800 $(SPARE)
 
-# All modules are tested by one go command, so that nothing is compiled twice and waits overlap. They share the newest versions
-# that any of them requires, which are those of the control plane. The packages that take longest begin first. Everything is compiled
+# All modules are tested by one go command, so that nothing is compiled twice and waits overlap. In that workspace they share the
+# newest versions that any of them requires, which are those of the control plane. The go.work in the root has the modules that are
+# released, with the oldest versions. The packages that take longest begin first. Everything is compiled
 # before the first test: programs that tests build would be compiled twice, and tests in real time wait for compilers.
 # What does not compile (-e) is for go test to report, which tests the others.
-WORKSPACE = mkdir -p $(RESULTS) && { echo 'go 1.26.0'; for m in $(MODULES); do echo "use ../$$m"; done; } >$(RESULTS)/go.work && \
-	export GOWORK="$$PWD/$(RESULTS)/go.work"
+WORKSPACE = export GOWORK="$$PWD/internal/e2e/go.work"
 UNITS := ./internal/e2e/memory ./sharder ./fencing ./leaderelection ./endpoints ./... ./controllerruntime/... ./metrics/... \
 	./examples/demo/... ./examples/controllerruntime ./examples/controllerruntime/elected ./examples/controllerruntime/operator
 
 test: gotestsum ## what to run before each commit: unit tests, and end-to-end tests on an API server in memory
 	@echo "unit tests and end-to-end tests: two minutes on 2 cores; the first time, compiling takes three more." \
 		"Packages that have not changed keep their results, unless ARGS=-count=1"
-	@rm -rf $(RESULTS)
+	@rm -rf $(RESULTS) && mkdir -p $(RESULTS)
 	@$(WORKSPACE) && export $(QUICKLY) && go list -e -test -export $(UNITS) >/dev/null && \
 		BELLWETHER_RUN=$$$$ '$(GOTESTSUM)' --format pkgname \
 		--format-hide-empty-pkg --hide-summary=skipped --jsonfile $(RESULTS)/test.json -- \
@@ -71,10 +71,18 @@ count: gotestsum
 
 lint: golangci-lint ## linters and go mod tidy, in every module
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 3 minutes on 2 cores"
-	@for m in $(MODULES); do (cd $$m && go mod tidy -diff) || exit 1; done
+	@for m in $(MODULES); do ($(call alone,$$m,tidy) && go mod tidy -modfile="$$own.mod" -diff) || exit 1; done
 	@$(WORKSPACE) && $(QUICKLY) '$(LINT)' run $(foreach m,$(MODULES),./$(m)/...)
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
+
+# The modules of this repository require each other by a version that no one can get before it is released. A go.work has the
+# directories instead, and the go command passes over it with -modfile and in go mod tidy. $(call alone,<module>,<name>) goes to a
+# module and copies its go.mod and go.sum to $$own.mod and $$own.sum, where the directories replace the versions.
+PATH_OF    := github.com/bellwether-k8s/bellwether
+NEIGHBOURS := $(PATH_OF) $(addprefix $(PATH_OF)/,controllerruntime metrics examples/fencer internal/e2e)
+alone = mkdir -p $(RESULTS) && cd $(1) && export GOWORK=off own='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$own.mod" && cp go.sum "$$own.sum" && \
+	go mod edit $(foreach n,$(NEIGHBOURS),'-replace=$(n)=$(CURDIR)$(n:$(PATH_OF)%=%)') "$$own.mod"
 
 # What the public packages export, one file each. A change of it shows in a review.
 define write-api
@@ -87,7 +95,9 @@ api: ## write what the public packages export to docs/api
 	@$(call write-api,docs/api)
 
 fix: golangci-lint ## let the linters format and mend what they can
-	@for m in $(MODULES) $(HEAVY); do (cd $$m && go mod tidy && '$(LINT)' run --fix ./...) || exit 1; done
+	@for m in $(MODULES) $(HEAVY); do ($(call alone,$$m,tidy) && go mod tidy -modfile="$$own.mod" && \
+		go mod edit $(NEIGHBOURS:%=-dropreplace=%) "$$own.mod" && cp "$$own.mod" go.mod && cp "$$own.sum" go.sum) && \
+		(cd $$m && '$(LINT)' run --fix ./...) || exit 1; done
 
 generate: ## deep copies and manifests of NodeFence and Widget, from their types; the dashboards
 	@go generate ./fencing/... ./internal/fencing/...
@@ -109,11 +119,12 @@ compat: $(COMPATIBLE:%=compat-%) ## module controllerruntime and its example wit
 
 heavy: golangci-lint gotestsum ## what takes long to compile: dashboards and alerts, by Prometheus' engine; kubectl bellwether; releases of a toy
 	@echo "some 2 minutes, as the programs of the dashboards run for so long; with a cold cache 6 on 2 cores"
-	@for m in $(HEAVY); do echo "== lint $$m"; (cd $$m && go mod tidy -diff && $(QUICKLY) '$(LINT)' run ./...) || exit 1; done
+	@for m in $(HEAVY); do echo "== lint $$m"; ($(call alone,$$m,tidy) && go mod tidy -modfile="$$own.mod" -diff) && (cd $$m && $(QUICKLY) '$(LINT)' run ./...) || exit 1; done
 	@$(foreach m,$(HEAVY),$(call gotest,$(m),heavy-$(notdir $(m)),./...) &&) true
 	@export BELLWETHER_PROVE=builds && $(call gotest,.,heavy-builds,./internal/release ./internal/process)
 
 # Everything is built and vetted, and what needs no control plane is tested.
+compat-%: export GOWORK := off
 compat-%: gotestsum
 	@echo "== versions $(subst _, and ,$*) of controller-runtime and client-go; with a cold cache some 2 minutes on 2 cores"
 	@mkdir -p $(RESULTS)
@@ -123,10 +134,9 @@ compat-%: gotestsum
 	@$(call gotest,examples/controllerruntime,$@,-modfile='$(CURDIR)/$(RESULTS)/$@.mod' . ./elected ./operator)
 
 # Usage: $(call compatible,<module>,<name>,<versions>) makes a copy of a go.mod with these versions, and vets the module with it.
-compatible = cd $(1) && m='$(CURDIR)/$(RESULTS)/$(2)' && cp go.mod "$$m.mod" && cp go.sum "$$m.sum" && \
-	{ go get -modfile="$$m.mod" sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$(3))) \
-		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>"$$m.log" || { cat "$$m.log"; exit 1; }; } && \
-	go vet -modfile="$$m.mod" ./...
+compatible = $(call alone,$(1),$(2)) && { go get -modfile="$$own.mod" sigs.k8s.io/controller-runtime@$(firstword $(subst _, ,$(3))) \
+		$(foreach m,api apimachinery client-go,k8s.io/$(m)@$(lastword $(subst _, ,$(3)))) 2>"$$own.log" || { cat "$$own.log"; exit 1; }; } && \
+	go vet -modfile="$$own.mod" ./...
 
 suites: export BELLWETHER_KUBERNETES := $(SERVER)
 suites: gotestsum controlplane ## end-to-end tests against another kube-apiserver: SERVER=v1.36.3
@@ -228,7 +238,7 @@ playground: ## an API server to try things on, until Ctrl-C; CONTROLPLANE=real: 
 
 kubectl: ## kubectl and its plugin bellwether, in the directory bin
 	@echo "building kubectl and its plugin into bin; with a cold cache some minutes"
-	@cd internal/kubectl && version=$$(go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/) && \
+	@cd internal/kubectl && export GOWORK=off && version=$$(go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/) && \
 		go build -ldflags="-s -w -X k8s.io/component-base/version.gitVersion=$$version" -o ../../bin/kubectl .
 	@cd cmd/kubectl-bellwether && go build -ldflags="-s -w" -o ../../bin/kubectl-bellwether .
 
@@ -248,10 +258,9 @@ images: ## images of all commands and examples for amd64 and arm64, without a co
 release-check: apidiff ## what a release of VERSION (v0.1.0) needs: changelog, modules by version, API; RELEASING.md has the steps
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
 
-# Consumers get the versions that these go.mod require. Here, replace directives have the tree beside them.
+# Consumers get the versions that these go.mod require. Here, each go.work has the tree for them.
 release-require: ## have each go.mod require the modules of this repository at VERSION
-	@sed -i -E 's#^(\s+github.com/bellwether-k8s/bellwether(/[a-z]+)?) v[0-9.]+#\1 $(VERSION)#' \
-		$(foreach m,$(filter-out .,$(MODULES) $(HEAVY)),$(m)/go.mod)
+	@sed -i -E 's#^(\s+$(PATH_OF)(/[a-z0-9/-]+)?) v[0-9.]+#\1 $(VERSION)#' $$(git ls-files '*go.mod' '*go.work')
 
 # Not files for make, whose names cannot have spaces.
 golangci-lint:

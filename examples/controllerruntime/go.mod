@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/bellwether-k8s/bellwether v0.1.0
 	github.com/bellwether-k8s/bellwether/controllerruntime v0.1.0
-	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
+	github.com/bellwether-k8s/bellwether/internal/e2e v0.1.0
 	github.com/bellwether-k8s/bellwether/metrics v0.1.0
 	github.com/go-logr/zapr v1.3.0
 	github.com/prometheus/client_golang v1.24.0
@@ -75,12 +75,4 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
-)
-
-replace (
-	github.com/bellwether-k8s/bellwether => ../..
-	github.com/bellwether-k8s/bellwether/controllerruntime => ../../controllerruntime
-	github.com/bellwether-k8s/bellwether/examples/fencer => ../fencer
-	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
-	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )

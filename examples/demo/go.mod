@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/bellwether-k8s/bellwether v0.1.0
-	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
+	github.com/bellwether-k8s/bellwether/internal/e2e v0.1.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/image v0.30.0
 	gonum.org/v1/plot v0.17.0
@@ -20,7 +20,7 @@ require (
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
-	github.com/bellwether-k8s/bellwether/examples/fencer v0.0.0 // indirect
+	github.com/bellwether-k8s/bellwether/examples/fencer v0.1.0 // indirect
 	github.com/bellwether-k8s/bellwether/metrics v0.1.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -81,13 +81,6 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
-)
-
-replace (
-	github.com/bellwether-k8s/bellwether => ../..
-	github.com/bellwether-k8s/bellwether/examples/fencer => ../fencer
-	github.com/bellwether-k8s/bellwether/internal/e2e => ../../internal/e2e
-	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )
 
 tool github.com/bellwether-k8s/bellwether/examples/fencer

@@ -23,7 +23,7 @@ require (
 )
 
 require (
-	github.com/bellwether-k8s/bellwether/internal/e2e v0.0.0
+	github.com/bellwether-k8s/bellwether/internal/e2e v0.1.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
@@ -84,12 +84,3 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
-
-replace (
-	github.com/bellwether-k8s/bellwether => ../..
-	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
-)
-
-replace github.com/bellwether-k8s/bellwether/internal/e2e => ../e2e
-
-replace github.com/bellwether-k8s/bellwether/examples/fencer => ../../examples/fencer

@@ -21,7 +21,7 @@ require (
 )
 
 require (
-	github.com/bellwether-k8s/bellwether/examples/fencer v0.0.0 // indirect
+	github.com/bellwether-k8s/bellwether/examples/fencer v0.1.0 // indirect
 	github.com/bellwether-k8s/bellwether/metrics v0.1.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
@@ -83,12 +83,6 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
-)
-
-replace (
-	github.com/bellwether-k8s/bellwether => ../..
-	github.com/bellwether-k8s/bellwether/examples/fencer => ../../examples/fencer
-	github.com/bellwether-k8s/bellwether/metrics => ../../metrics
 )
 
 tool (

@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// ownWorkspace has a go command use the go.work of the directory that it runs in, whatever that of this
+// process is.
+var ownWorkspace = []string{"GOWORK=", "GOFLAGS="}
+
 // Race returns the flags of `go build` for programs of a test: with the race detector, if the test has it.
 func Race() []string {
 	if raced {
@@ -31,9 +35,6 @@ func (c *ControlPlane) Program(ctx context.Context, pkg string, flags ...string)
 // ProgramOf is [ControlPlane.Program] for a package of another module, as seen from its directory.
 // Empty: of the current one.
 func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags ...string) (string, error) {
-	if module != "" {
-		flags = slices.Concat([]string{ownModule}, flags)
-	}
 	c.programsMu.Lock()
 	defer c.programsMu.Unlock()
 	key := fmt.Sprintf("%q %q %q", module, pkg, flags)
@@ -45,7 +46,11 @@ func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags 
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
 	arguments := slices.Concat([]string{"build", "-ldflags=-s -w"}, flags, []string{"-o", dir + "/", pkg})
-	if _, err := goCommand(ctx, module, nil, arguments...); err != nil {
+	var environment []string
+	if module != "" {
+		environment = ownWorkspace
+	}
+	if _, err := goCommand(ctx, module, environment, arguments...); err != nil {
 		return "", fmt.Errorf("e2e: build %s: %w", pkg, err)
 	}
 	built, err := os.ReadDir(dir)
@@ -58,7 +63,7 @@ func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags 
 
 // Download downloads the modules that programs of a module are built from. Empty: of the current one.
 func Download(ctx context.Context, module string) error {
-	if _, err := goCommand(ctx, module, []string{"GOWORK=off", "GOFLAGS="}, "mod", "download"); err != nil {
+	if _, err := goCommand(ctx, module, ownWorkspace, "mod", "download"); err != nil {
 		return fmt.Errorf("e2e: download modules: %w", err)
 	}
 	return nil

@@ -37,7 +37,7 @@ func check(ctx context.Context, out io.Writer, dir, next, apidiff string) error 
 	} else {
 		missing = append(missing, checkChangelog(changelog, v)...)
 	}
-	modules, err := r.modules(ctx)
+	modules, err := readModules(ctx, r.tree)
 	if err != nil {
 		return err
 	}

@@ -20,17 +20,17 @@ const toy = "github.com/example/toy"
 
 // releasable is a repository with two modules and a command.
 var releasable = map[string]string{
-	"LICENSE":         "free",
-	"CHANGELOG.md":    "# Changelog\n\n## v0.2.0 - 2026-11-25\n\n- A.\n",
-	"go.mod":          "module " + toy + "\n\ngo 1.26.0\n",
-	"toy.go":          "package toy\n\nfunc Play() {}\n",
-	"cmd/toy/main.go": "package main\n\nfunc main() {}\n",
-	"more/go.mod": "module " + toy + "/more\n\ngo 1.26.0\n\nrequire " + toy + " v0.2.0\n\nreplace " + toy +
-		" => ../\n",
-	"more/more.go":       "package more\n\nimport \"" + toy + "\"\n\nfunc Play() { toy.Play() }\n",
-	"internal/in.go":     "package internal\n",
-	"examples/a/main.go": "package main\n\nfunc main() {}\n",
-	"examples/b/go.mod":  "module " + toy + "/examples/b\n\ngo 1.26.0\n",
+	"LICENSE":           "free",
+	"CHANGELOG.md":      "# Changelog\n\n## v0.2.0 - 2026-11-25\n\n- A.\n",
+	"go.mod":            "module " + toy + "\n\ngo 1.26.0\n",
+	"toy.go":            "package toy\n\nfunc Play() {}\n",
+	"cmd/toy/main.go":   "package main\n\nfunc main() {}\n",
+	"go.work":           "go 1.26.0\n\nuse (\n\t.\n\t./more\n)\n\nreplace " + toy + " v0.2.0 => ./\n",
+	"more/go.mod":       "module " + toy + "/more\n\ngo 1.26.0\n\nrequire " + toy + " v0.2.0\n",
+	"more/more.go":      "package more\n\nimport \"" + toy + "\"\n\nfunc Play() { toy.Play() }\n",
+	"internal/in.go":    "package internal\n",
+	"examples/a.go":     "package main\n\nfunc main() {}\n",
+	"examples/b/go.mod": "module " + toy + "/examples/b\n\ngo 1.26.0\n",
 }
 
 func TestToyCanBeReleased(t *testing.T) {
@@ -43,13 +43,14 @@ func TestToyCanBeReleased(t *testing.T) {
 		"more/go.mod of more/v0.2.0 requires github.com/example/toy v0.2.0",
 		"go get github.com/example/toy@v0.2.0: a program that imports all of it compiles (packages: 1)",
 		"go install github.com/example/toy/cmd/toy@v0.2.0: ok",
+		"go install github.com/example/toy/examples@v0.2.0: ok",
 		"go get github.com/example/toy/more@v0.2.0: a program that imports all of it compiles (packages: 1)",
 		"  git tag v0.2.0 ",
 		"  git tag more/v0.2.0 ",
 	} {
 		assert.Contains(t, out, line)
 	}
-	assert.NotContains(t, out, "examples")
+	assert.NotContains(t, out, "examples/b")
 	assert.Empty(t, git(t, dir, "tag"), "the repository itself gets no tag")
 }
 
@@ -90,7 +91,15 @@ func TestWhatIsMissingIsOneLineEach(t *testing.T) {
 					"github.com/example/fork v1.0.0\n",
 			},
 			want: []string{
-				"release-check: go.mod replaces github.com/example/other: consumers would get what is replaced",
+				"release-check: go.mod replaces github.com/example/other: consumers would get what is replaced, and " +
+					"go install refuses the module",
+			},
+		},
+		"replacement of a neighbour": {
+			files: map[string]string{"more/go.mod": releasable["more/go.mod"] + "\nreplace " + toy + " => ../\n"},
+			want: []string{
+				"release-check: more/go.mod replaces github.com/example/toy: consumers would get what is replaced, and " +
+					"go install refuses the module",
 			},
 		},
 		"module in another directory": {
@@ -133,15 +142,14 @@ func TestWhatAConsumerCannotCompile(t *testing.T) {
 	assert.Contains(t, err.Error(), "cannot use \"\"")
 }
 
-// go install refuses a module with replace directives: no one could install such a command.
-func TestCommandOfAModuleThatReplaces(t *testing.T) {
+// A command in a module of its own needs no other module to be installed beside it.
+func TestCommandOfAnotherModule(t *testing.T) {
 	t.Parallel()
-	with := map[string]string{"more/cmd/more/main.go": "package main\n\nfunc main() {}\n"}
-	_, err := run(t, commit(t, with), "v0.2.0", "")
-	require.Error(t, err)
-	assert.NotContains(t, err.Error(), "\n")
-	assert.Contains(t, err.Error(), "go install github.com/example/toy/more/cmd/more@v0.2.0: ")
-	assert.Contains(t, err.Error(), "replace directives")
+	out, err := run(t, commit(t, map[string]string{
+		"more/cmd/more/main.go": "package main\n\nimport \"" + toy + "/more\"\n\nfunc main() { more.Play() }\n",
+	}), "v0.2.0", "")
+	require.NoError(t, err)
+	assert.Contains(t, out, "go install github.com/example/toy/more/cmd/more@v0.2.0: ok")
 }
 
 func TestUncommittedChanges(t *testing.T) {
@@ -227,7 +235,7 @@ func compare(t *testing.T, dir string, next version, apidiff string) (out, wrong
 	t.Helper()
 	r, err := clone(t.Context(), dir, t.TempDir())
 	require.NoError(t, err)
-	modules, err := r.modules(t.Context())
+	modules, err := readModules(t.Context(), r.tree)
 	require.NoError(t, err)
 	var printed strings.Builder
 	missing := r.checkAPI(t.Context(), &printed, apidiff, modules, next)

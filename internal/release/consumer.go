@@ -83,7 +83,7 @@ func (c *consumer) prove(ctx context.Context, m module, v version) (delivery, er
 			return p, err
 		}
 		switch below := strings.TrimPrefix(l.path, path); {
-		case l.module != path || !isReleased(below):
+		case l.module != path || !isPublic(below):
 		case l.name == "main":
 			p.commands = append(p.commands, l.path)
 		default:

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"path"
 	"slices"
 	"strings"
 )
 
-// module is what other programs may import: a directory with a go.mod, from the root of the repository.
+// module is what others may import or install: a directory with a go.mod, from the root of the repository.
 type module struct {
 	dir string
 	mod goMod
@@ -21,24 +24,44 @@ type goMod struct {
 	}
 }
 
-// isReleased reports whether a directory's go.mod is that of a module for others. The plugin of
-// kubectl is built from a clone, because go install refuses a module with replace directives.
-func isReleased(dir string) bool {
-	for _, element := range strings.Split(dir, "/") {
-		if slices.Contains([]string{"internal", "examples", "docs", "testdata", "kubectl-bellwether"}, element) {
-			return false
-		}
+// readModules returns the released modules of a working tree, the root first: those that its go.work uses.
+func readModules(ctx context.Context, tree string) ([]module, error) {
+	listed, err := command{dir: tree}.run(ctx, "go", "work", "edit", "-json", "go.work")
+	if err != nil {
+		return nil, err
 	}
-	return true
+	var work struct{ Use []struct{ DiskPath string } }
+	if err := json.Unmarshal([]byte(listed), &work); err != nil {
+		return nil, err
+	}
+	var all []module
+	for _, use := range work.Use {
+		m := module{dir: path.Clean(use.DiskPath)}
+		parsed, err := command{dir: tree}.run(ctx, "go", "mod", "edit", "-json", m.file())
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(parsed), &m.mod); err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b module) int { return strings.Compare(a.mod.Module.Path, b.mod.Module.Path) })
+	if len(all) == 0 || all[0].dir != "." {
+		return nil, errors.New("go.work does not use the module in the root")
+	}
+	return all, nil
 }
+
+// isPublic reports whether others may import a package, or install it.
+func isPublic(path string) bool { return !slices.Contains(strings.Split(path, "/"), "internal") }
 
 // tag is what the go command looks for when it resolves a version of the module.
 func (m module) tag(v version) string { return path.Join(m.dir, v.String()) }
 
 func (m module) file() string { return path.Join(m.dir, "go.mod") }
 
-// requirements are the versions of the repository's modules that a consumer of this one gets. The
-// go.mod's replace directives count only here, not for consumers.
+// requirements are the versions of the repository's modules that a consumer of this one gets.
 func (m module) requirements(root string) map[string]string {
 	of := map[string]string{}
 	for _, r := range m.mod.Require {
@@ -76,9 +99,8 @@ func checkModules(all []module, v version) problems {
 			}
 		}
 		for _, r := range m.mod.Replace {
-			if !released[r.Old.Path] {
-				missing.addf("%s replaces %s: consumers would get what is replaced", m.file(), r.Old.Path)
-			}
+			missing.addf("%s replaces %s: consumers would get what is replaced, and go install refuses the module",
+				m.file(), r.Old.Path)
 		}
 	}
 	return missing

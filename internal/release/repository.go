@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,40 +35,6 @@ func (r *repository) checkOut(ctx context.Context, what string) (string, error) 
 	dir := filepath.Join(r.work, "tree-"+strings.ReplaceAll(what, "/", "-"))
 	_, err := r.run(ctx, "git", "worktree", "add", "--quiet", "--detach", dir, what)
 	return dir, err
-}
-
-// modules returns those for others to import, the root first.
-func (r *repository) modules(ctx context.Context) ([]module, error) {
-	files, err := r.run(ctx, "git", "ls-tree", "-r", "--name-only", r.commit)
-	if err != nil {
-		return nil, err
-	}
-	var all []module
-	for file := range strings.Lines(files) {
-		dir, name := path.Split(strings.TrimSpace(file))
-		m := module{dir: path.Clean(dir)}
-		if name != "go.mod" || !isReleased(m.dir) {
-			continue
-		}
-		parsed, err := command{dir: filepath.Join(r.tree, m.dir)}.run(ctx, "go", "mod", "edit", "-json")
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal([]byte(parsed), &m.mod); err != nil {
-			return nil, err
-		}
-		all = append(all, m)
-	}
-	sortModules(all)
-	if len(all) == 0 || all[0].dir != "." {
-		return nil, fmt.Errorf("%s has no go.mod in its root", r.commit)
-	}
-	return all, nil
-}
-
-// sortModules puts the root first.
-func sortModules(all []module) {
-	slices.SortFunc(all, func(a, b module) int { return strings.Compare(a.mod.Module.Path, b.mod.Module.Path) })
 }
 
 // lastRelease is the highest version that has a tag of the root module, and false without one.

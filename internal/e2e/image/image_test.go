@@ -37,8 +37,9 @@ func repository(t *testing.T, says string) image.Source {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range map[string]string{
-		"go.mod": "module example.com/toy\n\ngo 1.26.0\n\nrequire example.com/part v1.2.3\n\n" +
-			"replace example.com/part => ./part\n",
+		"go.mod": "module example.com/toy\n\ngo 1.26.0\n\nrequire example.com/part v1.2.3\n",
+		"go.work": "go 1.26.0\n\nuse (\n\t.\n\t./part\n)\n\n" +
+			"replace example.com/part v1.2.3 => ./part\n",
 		"part/go.mod":     "module example.com/part\n\ngo 1.26.0\n",
 		"part/part.go":    "package part\n\nconst Says = \"" + says + "\"\n",
 		"cmd/toy/main.go": "package main\n\nimport \"example.com/part\"\n\nfunc main() { println(part.Says) }\n",

@@ -26,10 +26,11 @@ func SBOM(from Source, name string, program []byte, info *debug.BuildInfo) ([]by
 	modules := []*debug.Module{{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for i, module := range append(modules, info.Deps...) {
 		version, sum := module.Version, module.Sum
-		if r := module.Replace; r != nil && r.Sum == "" { // a directory of this repository
-			version, sum = from.Revision, ""
-		} else if r != nil {
-			return nil, fmt.Errorf("image: %s is replaced by %s: the list would be wrong", module.Path, r.Path)
+		if module.Replace != nil {
+			return nil, fmt.Errorf("image: %s is replaced by %s: the list would be wrong", module.Path, module.Replace.Path)
+		}
+		if version == "(devel)" { // from the go.work of this repository
+			version = from.Revision
 		}
 		id := fmt.Sprintf("SPDXRef-module-%d", i)
 		d.add(id, module.Path, version, sum)

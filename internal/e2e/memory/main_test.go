@@ -58,10 +58,10 @@ func runTests(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(programs)) }()
 	ctx := context.Background()
 	arguments := append([]string{
-		"build", "-modfile=go.mod", "-buildvcs=false", "-ldflags=-s -w", "-o", programs + string(filepath.Separator),
+		"build", "-buildvcs=false", "-ldflags=-s -w", "-o", programs + string(filepath.Separator),
 	}, packages...)
 	build := exec.CommandContext(ctx, "go", arguments...)
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0", "GOWORK=")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("go build: %w\n%s", err, out)
 	}
