@@ -4,11 +4,15 @@
 GOLANGCI_LINT_VERSION := v2.15.0
 GOTESTSUM_VERSION     := v1.13.0
 APIDIFF_VERSION       := v0.0.0-20251219203646-944ab1f22d93
+ACTIONLINT_VERSION    := v1.7.12
+GOVULNCHECK_VERSION   := v1.9.0
 
 CACHE     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bellwether
 LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
+ACTIONLINT  := $(CACHE)/tools/actionlint-$(ACTIONLINT_VERSION)/actionlint
+GOVULNCHECK := $(CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
 MODULES := . controllerruntime metrics internal/e2e examples/demo examples/controllerruntime examples/fencer
@@ -29,7 +33,7 @@ export BELLWETHER_LAB = $(LAB)
 
 .PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents foreign deep upgrades count \
 	api fix generate suites bench soak chaos demo playground kubectl picture pictures images \
-	controlplane nodes lab release-check release-require golangci-lint gotestsum apidiff
+	controlplane nodes lab vulnerabilities release-check release-require golangci-lint gotestsum apidiff actionlint govulncheck
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -69,9 +73,10 @@ count: gotestsum
 	@echo "== all tests$(if $(filter 0,$(LAB)), BUT THOSE WITH REAL FENCE AGENTS: they are skipped for LAB=0)"
 	@'$(GOTESTSUM)' --format none --hide-summary=skipped --raw-command -- cat $(RESULTS)/*.json
 
-lint: golangci-lint ## linters and go mod tidy, in every module
+lint: golangci-lint actionlint ## linters and go mod tidy, in every module; the workflows
 	@echo "linting; with a cold cache this type-checks Kubernetes' client libraries: some 3 minutes on 2 cores"
 	@for m in $(MODULES); do ($(call alone,$$m,tidy) && go mod tidy -modfile="$$own.mod" -diff) || exit 1; done
+	@'$(ACTIONLINT)' .github/workflows/*.yml
 	@$(WORKSPACE) && $(QUICKLY) '$(LINT)' run $(foreach m,$(MODULES),./$(m)/...)
 	@$(call write-api,$(RESULTS)/api) && diff -ru docs/api $(RESULTS)/api || \
 		{ echo "the public API, or its documentation, is not as in docs/api: if that is meant, make api"; exit 1; }
@@ -93,6 +98,11 @@ endef
 
 api: ## write what the public packages export to docs/api
 	@$(call write-api,docs/api)
+
+# The vulnerabilities are those that code here can reach, in the versions that users get.
+vulnerabilities: govulncheck ## known vulnerabilities in what users import and install
+	@for m in . controllerruntime metrics cmd/kubectl-bellwether examples/fencer; do \
+		(echo "== vulnerabilities $$m" && cd $$m && CGO_ENABLED=0 '$(GOVULNCHECK)' ./...) || exit 1; done
 
 fix: golangci-lint ## let the linters format and mend what they can
 	@for m in $(MODULES) $(HEAVY); do ($(call alone,$$m,tidy) && go mod tidy -modfile="$$own.mod" && \
@@ -274,3 +284,11 @@ gotestsum:
 apidiff:
 	@test -x '$(APIDIFF)' || { echo "building apidiff $(APIDIFF_VERSION), once: some seconds" && \
 		$(QUICKLY) GOBIN='$(dir $(APIDIFF))' go install -ldflags='-s -w' golang.org/x/exp/cmd/apidiff@$(APIDIFF_VERSION); }
+
+actionlint:
+	@test -x '$(ACTIONLINT)' || { echo "building actionlint $(ACTIONLINT_VERSION), once: some seconds" && \
+		$(QUICKLY) GOBIN='$(dir $(ACTIONLINT))' go install -ldflags='-s -w' github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT_VERSION); }
+
+govulncheck:
+	@test -x '$(GOVULNCHECK)' || { echo "building govulncheck $(GOVULNCHECK_VERSION), once: some seconds" && \
+		$(QUICKLY) GOBIN='$(dir $(GOVULNCHECK))' go install -ldflags='-s -w' golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION); }

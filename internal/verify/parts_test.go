@@ -102,6 +102,14 @@ func TestOnASlowMachineLessRunsAtATime(t *testing.T) {
 	}
 }
 
+func TestEachNightRunsAllParts(t *testing.T) {
+	workflow, err := os.ReadFile("../../.github/workflows/test.yml")
+	require.NoError(t, err)
+	for _, p := range parts {
+		assert.Contains(t, string(workflow), "\n          - "+p.name+"\n")
+	}
+}
+
 func TestPartsAreTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
