@@ -6,12 +6,14 @@ GOTESTSUM_VERSION     := v1.13.0
 APIDIFF_VERSION       := v0.0.0-20251219203646-944ab1f22d93
 ACTIONLINT_VERSION    := v1.7.12
 GOVULNCHECK_VERSION   := v1.9.0
+KREW_VERSION          := v0.4.3
 
 CACHE     := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bellwether
 LINT      := $(CACHE)/tools/golangci-lint-$(GOLANGCI_LINT_VERSION)/golangci-lint
 GOTESTSUM := $(CACHE)/tools/gotestsum-$(GOTESTSUM_VERSION)/gotestsum
 APIDIFF   := $(CACHE)/tools/apidiff-$(APIDIFF_VERSION)/apidiff
 ACTIONLINT  := $(CACHE)/tools/actionlint-$(ACTIONLINT_VERSION)/actionlint
+KREWVALIDATE := $(CACHE)/tools/krew-$(KREW_VERSION)/validate-krew-manifest
 GOVULNCHECK := $(CACHE)/tools/govulncheck-$(GOVULNCHECK_VERSION)/govulncheck
 
 # internal/e2e/controlplane is left out: it has no tests, and linting it would mean linting Kubernetes.
@@ -33,7 +35,7 @@ export BELLWETHER_LAB = $(LAB)
 
 .PHONY: help test verify lint race e2e e2e-race realnodes simulations mutations compat heavy agents foreign deep upgrades count \
 	api fix generate suites bench soak chaos demo playground kubectl picture pictures images \
-	controlplane nodes lab vulnerabilities release-check release-require golangci-lint gotestsum apidiff actionlint govulncheck
+	controlplane nodes lab vulnerabilities dist krewvalidate release-check release-require golangci-lint gotestsum apidiff actionlint govulncheck
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
@@ -262,8 +264,17 @@ pictures: ## the pictures of the dashboards in docs, from a run of programs that
 images: ## images of all commands and examples for amd64 and arm64, without a container engine, in .results/images
 	@echo "building images; with a cold cache some minutes"
 	@rm -rf $(RESULTS)/images && mkdir -p $(RESULTS)
-	@go run -C internal/e2e ./cmd/images -root '$(CURDIR)' -output '$(CURDIR)/$(RESULTS)/images' \
+	@go run -C internal/e2e ./cmd/images -root '$(CURDIR)' -output '$(CURDIR)/$(RESULTS)/images' -version '$(VERSION)' \
 		-revision $$(git describe --always --dirty --abbrev=40 --exclude='*') -created $$(git log -1 --format=%cI)
+
+dist: krewvalidate ## archives of bellwether and its plugin of kubectl for VERSION (v0.1.0), with checksums, and images, in .results
+	@test -n '$(VERSION)' || { echo "make dist needs VERSION=v0.1.0"; exit 1; }
+	@echo "building for linux and darwin, amd64 and arm64; with a cold cache some 10 minutes on 2 cores"
+	@rm -rf $(RESULTS)/dist && mkdir -p $(RESULTS)
+	@go run -C internal/e2e ./cmd/dist -root '$(CURDIR)' -output '$(CURDIR)/$(RESULTS)/dist' -version '$(VERSION)' \
+		-revision $$(git describe --always --dirty --abbrev=40 --exclude='*') -created $$(git log -1 --format=%cI)
+	@'$(KREWVALIDATE)' -manifest $(RESULTS)/dist/bellwether.yaml -skip-install
+	@$(MAKE) --no-print-directory images VERSION='$(VERSION)'
 
 release-check: apidiff ## what a release of VERSION (v0.1.0) needs: changelog, modules by version, API; RELEASING.md has the steps
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
@@ -292,3 +303,7 @@ actionlint:
 govulncheck:
 	@test -x '$(GOVULNCHECK)' || { echo "building govulncheck $(GOVULNCHECK_VERSION), once: some seconds" && \
 		$(QUICKLY) GOBIN='$(dir $(GOVULNCHECK))' go install -ldflags='-s -w' golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION); }
+
+krewvalidate:
+	@test -x '$(KREWVALIDATE)' || { echo "building krew's validation $(KREW_VERSION), once: some seconds" && \
+		$(QUICKLY) GOBIN='$(dir $(KREWVALIDATE))' go install -ldflags='-s -w' sigs.k8s.io/krew/cmd/validate-krew-manifest@$(KREW_VERSION); }

@@ -61,6 +61,17 @@ func New(c Config) (v1.Image, error) {
 }
 
 func newLayer(files []File) (v1.Layer, error) {
+	content, err := archive(files)
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}
+
+// archive returns a tar file, without times.
+func archive(files []File) ([]byte, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
 	for _, f := range files {
@@ -78,7 +89,5 @@ func newLayer(files []File) (v1.Layer, error) {
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	return content.Bytes(), nil
 }

@@ -36,6 +36,8 @@ type Program struct {
 type Source struct {
 	// Root is the root directory of the repository.
 	Root string
+	// Version is what the commit is released as. Empty: it is not.
+	Version string
 	// Revision and Created are those of the commit.
 	Revision string
 	Created  time.Time
@@ -101,7 +103,7 @@ func Build(ctx context.Context, from Source, p Program, platforms ...v1.Platform
 }
 
 func (p Program) labels(from Source) map[string]string {
-	return map[string]string{
+	labels := map[string]string{
 		"org.opencontainers.image.title":       p.Image,
 		"org.opencontainers.image.description": p.Description,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
@@ -109,6 +111,10 @@ func (p Program) labels(from Source) map[string]string {
 		"org.opencontainers.image.revision":    from.Revision,
 		"org.opencontainers.image.created":     from.Created.UTC().Format(time.RFC3339),
 	}
+	if from.Version != "" {
+		labels["org.opencontainers.image.version"] = from.Version
+	}
+	return labels
 }
 
 // compile returns a static program without paths, times or versions of this machine in it.

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,7 +22,7 @@ func SBOM(from Source, name string, program []byte, info *debug.BuildInfo) ([]by
 		Creation:  creation{from.Created.UTC().Format(time.RFC3339), []string{"Tool: bellwether-images"}},
 	}
 	const main = "SPDXRef-main"
-	d.add(main, info.Main.Path, from.Revision, "")
+	d.add(main, info.Main.Path, cmp.Or(from.Version, from.Revision), "")
 	d.Relationships = append(d.Relationships, relationship{d.ID, main, "DESCRIBES"})
 	modules := []*debug.Module{{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for i, module := range append(modules, info.Deps...) {
@@ -30,7 +31,7 @@ func SBOM(from Source, name string, program []byte, info *debug.BuildInfo) ([]by
 			return nil, fmt.Errorf("image: %s is replaced by %s: the list would be wrong", module.Path, module.Replace.Path)
 		}
 		if version == "(devel)" { // from the go.work of this repository
-			version = from.Revision
+			version = cmp.Or(from.Version, from.Revision)
 		}
 		id := fmt.Sprintf("SPDXRef-module-%d", i)
 		d.add(id, module.Path, version, sum)

@@ -31,6 +31,7 @@ func main() {
 func run(ctx context.Context) error {
 	from := image.Source{}
 	flag.StringVar(&from.Root, "root", "../..", "root of the repository")
+	flag.StringVar(&from.Version, "version", "", "version that the commit is released as, if it is")
 	flag.StringVar(&from.Revision, "revision", "", "commit that is built")
 	created := flag.String("created", "", "time of the commit, as in RFC 3339")
 	output := flag.String("output", "", "directory to write to")
