@@ -54,7 +54,7 @@ func TestModulesAgreeOnVersions(t *testing.T) {
 		shared := selected(t, set.workspace)
 		for path, version := range set.versions {
 			if _, ok := shared[path]; ok {
-				assert.Equal(t, version, shared[path], "%s in %s/go.work; a go.mod has the first one", path, set.workspace)
+				assert.Equal(t, version, shared[path], "%s in %s/go.work; go.mod has the first", path, set.workspace)
 			}
 		}
 	}
@@ -62,6 +62,11 @@ func TestModulesAgreeOnVersions(t *testing.T) {
 	agree(t, newest, "examples/demo")
 	agree(t, newest, "examples/controllerruntime")
 	assert.NotEqual(t, oldest["k8s.io/client-go"], newest["k8s.io/client-go"])
+	page, err := os.ReadFile("docs/compatibility.md")
+	require.NoError(t, err)
+	for _, version := range []string{oldest["k8s.io/client-go"], newest["k8s.io/client-go"]} {
+		assert.Contains(t, string(page), version, "the page tells which client-go a program gets")
+	}
 }
 
 // A go.mod that replaces a neighbour cannot be installed by go install, and what it replaces is not what
@@ -132,7 +137,8 @@ type work struct {
 
 func workspace(t *testing.T, dir string) work {
 	t.Helper()
-	output, err := exec.CommandContext(t.Context(), "go", "work", "edit", "-json", filepath.Join(dir, "go.work")).Output()
+	edit := exec.CommandContext(t.Context(), "go", "work", "edit", "-json", filepath.Join(dir, "go.work"))
+	output, err := edit.Output()
 	require.NoError(t, err)
 	var file struct {
 		Use     []struct{ DiskPath string }

@@ -98,8 +98,8 @@ func TestWhatIsMissingIsOneLineEach(t *testing.T) {
 		"replacement of a neighbour": {
 			files: map[string]string{"more/go.mod": releasable["more/go.mod"] + "\nreplace " + toy + " => ../\n"},
 			want: []string{
-				"release-check: more/go.mod replaces github.com/example/toy: consumers would get what is replaced, and " +
-					"go install refuses the module",
+				"release-check: more/go.mod replaces github.com/example/toy: consumers would get what is replaced, " +
+					"and go install refuses the module",
 			},
 		},
 		"module in another directory": {
