@@ -27,8 +27,8 @@ func SBOM(from Source, name string, program []byte, info *debug.BuildInfo) ([]by
 	modules := []*debug.Module{{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for i, module := range append(modules, info.Deps...) {
 		version, sum := module.Version, module.Sum
-		if module.Replace != nil {
-			return nil, fmt.Errorf("image: %s is replaced by %s: the list would be wrong", module.Path, module.Replace.Path)
+		if r := module.Replace; r != nil {
+			return nil, fmt.Errorf("image: %s is replaced by %s: the list would be wrong", module.Path, r.Path)
 		}
 		if version == "(devel)" { // from the go.work of this repository
 			version = cmp.Or(from.Version, from.Revision)
