@@ -63,7 +63,7 @@ func (c *ControlPlane) ProgramOf(ctx context.Context, module, pkg string, flags 
 
 // Download downloads the modules that programs of a module are built from. Empty: of the current one.
 func Download(ctx context.Context, module string) error {
-	if _, err := goCommand(ctx, module, ownWorkspace, "mod", "download"); err != nil {
+	if _, err := goCommand(ctx, module, ownWorkspace, "list", "all"); err != nil {
 		return fmt.Errorf("e2e: download modules: %w", err)
 	}
 	return nil
