@@ -71,7 +71,7 @@ var errGone = errors.New("the record is gone")
 func (f *fence) carryOut(ctx context.Context) {
 	pause := shortestPause
 	defer f.endTurn()
-	defer f.prepare(ctx)
+	defer f.keepPrepared(ctx)
 	for ctx.Err() == nil {
 		err := f.step(ctx)
 		if err != nil {

@@ -6,12 +6,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
 )
@@ -26,19 +24,12 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	from := image.Source{}
-	flag.StringVar(&from.Root, "root", "../..", "root of the repository")
-	flag.StringVar(&from.Version, "version", "", "version that is built, such as v0.1.0")
-	flag.StringVar(&from.Revision, "revision", "", "commit that is built")
-	created := flag.String("created", "", "time of the commit, as in RFC 3339")
-	output := flag.String("output", "", "directory to write to")
-	flag.Parse()
-	if *output == "" || from.Version == "" || from.Revision == "" || flag.NArg() > 0 {
-		return errors.New("dist: -output, -version and -revision must be set, and there are no other arguments")
+	from, output, err := image.ParseSource()
+	if err == nil && from.Version == "" {
+		err = errors.New("-version must be set")
 	}
-	var err error
-	if from.Created, err = time.Parse(time.RFC3339, *created); err != nil {
-		return fmt.Errorf("dist: -created: %w", err)
+	if err != nil {
+		return fmt.Errorf("dist: %w", err)
 	}
 	var all []image.Download
 	// One after the other, because the go command uses all processors, and all programs of a platform, because
@@ -53,5 +44,5 @@ func run(ctx context.Context) error {
 			all = append(all, d)
 		}
 	}
-	return image.WriteDownloads(*output, from, all)
+	return image.WriteDownloads(output, from, all)
 }

@@ -4,15 +4,12 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
 	"syscall"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -29,26 +26,15 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	from := image.Source{}
-	flag.StringVar(&from.Root, "root", "../..", "root of the repository")
-	flag.StringVar(&from.Version, "version", "", "version that the commit is released as, if it is")
-	flag.StringVar(&from.Revision, "revision", "", "commit that is built")
-	created := flag.String("created", "", "time of the commit, as in RFC 3339")
-	output := flag.String("output", "", "directory to write to")
-	flag.Parse()
-	if *output == "" || from.Revision == "" || flag.NArg() > 0 {
-		return errors.New("images: -output and -revision must be set, and there are no other arguments")
+	from, output, err := image.ParseSource()
+	if err != nil {
+		return fmt.Errorf("images: %w", err)
 	}
-	var err error
-	if from.Created, err = time.Parse(time.RFC3339, *created); err != nil {
-		return fmt.Errorf("images: -created: %w", err)
-	}
-	from.Created = from.Created.UTC()
 	all, err := build(ctx, from, image.Programs())
 	if err != nil {
 		return err
 	}
-	return write(*output, all)
+	return write(output, all)
 }
 
 // build builds the programs one after the other: the go command uses all processors.
