@@ -119,6 +119,10 @@
 //	watch        optional, may be restricted by resourceNames; without it candidates poll every R, leaders learn
 //	             of a loss from their next renewal, and both log it once
 //
+// Each watch takes a connection, some 30 kB in this process. So from the fourth Lease of a namespace
+// on, the electors of one client share a watch of all Leases there. Where resourceNames do not
+// permit that, or most of its events are about Leases of others, each elector watches its own Lease.
+//
 // [Config].PodUID needs watch on pods in the same namespace; without it, the leader's Pod is not
 // watched, which is logged once.
 //

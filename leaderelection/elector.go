@@ -49,8 +49,8 @@ type Elector struct {
 	events eventLog
 }
 
-// New returns an elector. It sends no request. Make client from [LeaseConfig], for this elector
-// only. A client with a rate limit below two requests in a renew interval is refused. The error
+// New returns an elector. It sends no request. Make client from [LeaseConfig], for electors only. A
+// client with a rate limit below two requests in a renew interval is refused. The error
 // joins one error for each rule that config breaks.
 func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if client == nil {

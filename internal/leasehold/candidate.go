@@ -169,8 +169,9 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 // record must be read again: the watch ended, the poll interval is over, or a request failed.
 func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 	// The watch begins with the present version, but only a read shows that the Lease is absent.
-	events, stop := c.watch(ctx)
-	defer stop()
+	w := c.watch(ctx)
+	defer w.Stop()
+	events := w.ResultChan()
 	if err := c.look(ctx); err != nil {
 		return nil, err
 	}
@@ -182,7 +183,11 @@ func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
 	}
 	for {
 		// A swap that fails shows that the watch is behind, so the caller opens a new one.
-		if h, err := c.take(ctx); h != nil || err != nil {
+		h, err := c.take(ctx)
+		if err != nil {
+			kube.LeaveIfSilent(w, c.config.Timing.Duration/2)
+		}
+		if h != nil || err != nil {
 			return h, err
 		}
 		c.Contact.Note(nil)
@@ -213,24 +218,30 @@ func (c *Candidate) await(ctx context.Context, events <-chan watch.Event, poll <
 	}
 }
 
-// watch opens a watch, or returns a nil channel if that fails or was refused recently.
-func (c *Candidate) watch(ctx context.Context) (<-chan watch.Event, func()) {
-	nothing := func() {}
+// watch opens a watch, or returns one without a channel if that fails or was refused recently.
+func (c *Candidate) watch(ctx context.Context) watch.Interface {
 	if c.watchBackoff > 0 && c.config.Clock.Now().SinceAtLeast(c.watchRefusedAt) < c.watchBackoff {
-		return nil, nothing
+		return noWatch{}
 	}
 	interval := c.config.Timing.RenewInterval()
 	w, err := c.store.Watch(ctx, "", interval)
 	if err == nil {
 		c.watchBackoff = 0
-		return w.ResultChan(), w.Stop
+		return w
 	}
 	if kube.RoleMissing(err) {
 		c.watchRefusedAt = c.config.Clock.Now()
 		c.watchBackoff = min(max(2*c.watchBackoff, interval), maxWatchBackoff)
 	}
-	return nil, nothing
+	return noWatch{}
 }
+
+// noWatch never has an event.
+type noWatch struct{}
+
+func (noWatch) ResultChan() <-chan watch.Event { return nil }
+
+func (noWatch) Stop() {}
 
 // receive handles an event. It returns false if the watch is broken.
 func (c *Candidate) receive(e watch.Event) bool {

@@ -20,6 +20,7 @@ func ClientConfig(config *rest.Config) *rest.Config {
 	c := kube.ClientConfig(config)
 	c.DisableCompression = true // no answer is so long that it would be compressed: the header is of no use
 	c.Wrap(observe)
+	c.Wrap(kube.ShareWatches)
 	return c
 }
 

@@ -115,10 +115,12 @@ func (w *Witness) attend(ctx context.Context, n lease.PodProcess) {
 // follow watches the Pod until it proves the end of the process. It returns false when the watch is
 // over.
 func (w *Witness) follow(ctx context.Context, n lease.PodProcess) (ended bool, err error) {
-	pods := w.client.CoreV1().Pods(n.Lease.Namespace)
+	core := w.client.CoreV1()
+	pods := core.Pods(n.Lease.Namespace)
 	// The present version comes first.
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.Pod).String()}
-	events, err := kube.Watch(own(ctx), w.clock, w.timing.RenewInterval(),
+	events, err := kube.WatchesOf(core.RESTClient()).Join(own(ctx), w.clock, w.timing.RenewInterval(),
+		"pods/"+n.Lease.Namespace+"/"+n.Pod, n.Pod,
 		func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
 	if err != nil {
 		needs := kube.Right{Verb: "watch", Resource: corev1.Resource("pods"), Namespace: n.Lease.Namespace, Name: n.Pod}

@@ -26,6 +26,7 @@ var leases = coordinationv1.Resource("leases")
 type Store struct {
 	Name   types.NamespacedName
 	client coordinationclient.LeaseInterface
+	shared *kube.SharedWatches
 	clock  clock.Clock
 	log    *zap.Logger
 
@@ -36,8 +37,10 @@ type Store struct {
 
 // NewStore returns the store of a Lease. Refusals at most gap apart are one streak.
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
+	api := client.CoordinationV1()
 	return &Store{
-		Name: c.Lease, client: client.CoordinationV1().Leases(c.Lease.Namespace), clock: c.Clock, log: c.Log,
+		Name: c.Lease, client: api.Leases(c.Lease.Namespace), shared: kube.WatchesOf(api.RESTClient()), clock: c.Clock,
+		log:      c.Log,
 		failures: kube.NewFailures(c.Log, c.Clock), refused: kube.NewRefusals(c.Clock, gap),
 	}
 }
@@ -133,17 +136,19 @@ func (s *Store) refusedFor(err error) time.Duration {
 	return s.refused.Lasted(failed.Verb)
 }
 
-// Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
-// version comes first. openTimeout bounds the time until the stream is open. Cancel ctx or call
-// Stop to end it. It logs failures.
+// Watch streams the versions of the Lease after a resourceVersion; if that is empty, or the stream
+// is shared with other users of the client, a version that was present comes first. openTimeout
+// bounds the time until the stream is open. Call Stop to end it. It logs failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	observing, answers := observed(own(ctx))
-	w, err := kube.Watch(observing, s.clock, openTimeout, func(ctx context.Context) (watch.Interface, error) {
-		return s.client.Watch(ctx, metav1.ListOptions{
+	open := func(o metav1.ListOptions) kube.Opening {
+		return func(ctx context.Context) (watch.Interface, error) { return s.client.Watch(ctx, o) }
+	}
+	w, err := s.shared.Watch(observing, s.clock, openTimeout, "leases/"+s.Name.Namespace, s.Name.Name,
+		open(metav1.ListOptions{
 			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
 			ResourceVersion: after,
-		})
-	})
+		}), open(metav1.ListOptions{}))
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = answers.explain(err)
 	}

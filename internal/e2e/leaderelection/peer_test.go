@@ -142,10 +142,7 @@ func (l *link) client(b *testing.B, p peer) kubernetes.Interface {
 	config := p.config(shared.Admin())
 	config.Dial = l.dial
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			l.requests.Add(1)
-			return base.RoundTrip(r)
-		})
+		return counted{base, &l.requests}
 	})
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(b, err)
@@ -193,6 +190,15 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// counted counts requests.
+type counted struct {
+	base     http.RoundTripper
+	requests *atomic.Int64
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (c counted) WrappedRoundTripper() http.RoundTripper { return c.base }
+
+func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	return c.base.RoundTrip(r)
+}

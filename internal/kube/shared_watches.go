@@ -1,0 +1,342 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+)
+
+// SharedWatches has the watches that several users of one client share. Over HTTP/1.1 each watch
+// takes a connection of its own, some 25 kB in this process and more in the API server.
+//
+// A shared watch is as much as one of the user's own: it begins with the present version, ends when the
+// API server ends it, and a user that does not read holds up no other, because only the latest
+// version of its object is kept for it. Nil shares nothing.
+type SharedWatches struct {
+	mu      sync.Mutex
+	clock   clock.Clock              // the first user's: readings of two clocks do not compare
+	apart   map[string]int           // watches of single objects, by key
+	streams map[string]*sharedWatch  // that can be joined, by key
+	wasted  map[string]clock.Reading // when watching a key together was found to be no use
+}
+
+// sharing is a transport of a client whose users share watches.
+type sharing struct {
+	http.RoundTripper
+	watches SharedWatches
+}
+
+var _ utilnet.RoundTripperWrapper = (*sharing)(nil)
+
+// WrappedRoundTripper implements [utilnet.RoundTripperWrapper].
+func (s *sharing) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
+
+// ShareWatches wraps the transport of a client.
+func ShareWatches(base http.RoundTripper) http.RoundTripper { return &sharing{RoundTripper: base} }
+
+// WatchesOf returns what the users of a client share, or nil if its transport is not one of
+// [ShareWatches].
+func WatchesOf(client rest.Interface) *SharedWatches {
+	api, _ := client.(*rest.RESTClient)
+	if api == nil || api.Client == nil {
+		return nil
+	}
+	for t := api.Client.Transport; ; {
+		switch w := t.(type) {
+		case *sharing:
+			return &w.watches
+		case utilnet.RoundTripperWrapper:
+			t = w.WrappedRoundTripper()
+		default:
+			return nil
+		}
+	}
+}
+
+const (
+	// maxApart is how many users of a client watch one object each before the next one watches all of
+	// the namespace for itself and those after it.
+	maxApart = 3
+
+	// A shared watch ends when it has had more events of objects that nobody asked for than
+	// maxWaste and, for each event that somebody did ask for, wasteRatio.
+	maxWaste, wasteRatio = 1000, 4
+
+	// wasteMemory is how long nobody watches together after that, or after the right to was refused.
+	wasteMemory = time.Hour
+
+	// endGap is between the ends of a shared watch for two of its users, so that they do not all
+	// send requests at once. All of them together take at most endTime.
+	endGap, endTime = 10 * time.Millisecond, time.Second
+)
+
+// Opening opens a watch.
+type Opening func(context.Context) (watch.Interface, error)
+
+// Watch is [Watch] of the object with this name among those of key. The first users of a key have
+// watches of their own, which apart opens. Later ones share one of all objects, which together
+// opens, unless the role does not permit it or most of its events are about objects that nobody asked for.
+func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string,
+	apart, together Opening,
+) (watch.Interface, error) {
+	if s == nil {
+		return Watch(ctx, c, timeout, apart)
+	}
+	if s.takeApart(c, key) {
+		return s.watchApart(ctx, c, timeout, key, apart)
+	}
+	w, err := s.Join(ctx, c, timeout, key, name, together)
+	if !RoleMissing(err) {
+		return w, err
+	}
+	s.mu.Lock()
+	s.wasted[key] = s.clock.Now()
+	s.apart[key]++
+	s.mu.Unlock()
+	return s.watchApart(ctx, c, timeout, key, apart)
+}
+
+// takeApart counts one more watch of a single object, unless a shared one is to be used.
+func (s *SharedWatches) takeApart(c clock.Clock, key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(c)
+	since, wasted := s.wasted[key]
+	if s.apart[key] >= maxApart && (!wasted || s.clock.Now().SinceAtLeast(since) >= wasteMemory) {
+		return false
+	}
+	s.apart[key]++
+	return true
+}
+
+// begin makes the zero value usable.
+func (s *SharedWatches) begin(c clock.Clock) {
+	if s.clock == nil {
+		s.clock, s.apart, s.streams, s.wasted = c, map[string]int{}, map[string]*sharedWatch{}, map[string]clock.Reading{}
+	}
+}
+
+func (s *SharedWatches) watchApart(ctx context.Context, c clock.Clock, timeout time.Duration, key string, open Opening) (
+	watch.Interface, error,
+) {
+	w, err := Watch(ctx, c, timeout, open)
+	done := sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.apart[key]--
+	})
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &stream{w, done}, nil
+}
+
+// Join is [Watch] of the object with this name in the shared watch of key, which open opens if there
+// is none.
+func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string, open Opening) (
+	watch.Interface, error,
+) {
+	if s == nil {
+		return Watch(ctx, c, timeout, open)
+	}
+	m := s.member(ctx, c, timeout, key, name, open)
+	select {
+	case <-m.of.opened:
+		if m.of.err != nil {
+			return nil, m.of.err
+		}
+		return m, nil
+	case <-ctx.Done():
+		m.Stop()
+		return nil, ctx.Err()
+	}
+}
+
+// member joins the shared watch of key, or begins one.
+func (s *SharedWatches) member(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string,
+	open Opening,
+) *member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin(c)
+	w := s.streams[key]
+	if w == nil {
+		w = &sharedWatch{
+			all: s, key: key, opened: make(chan struct{}), heard: s.clock.Now(),
+			members: map[string][]*member{}, latest: map[string]watch.Event{},
+		}
+		s.streams[key] = w
+		var all context.Context
+		all, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		go w.run(all, timeout, open)
+	}
+	m := &member{of: w, name: name, events: make(chan watch.Event, 1)}
+	w.members[name] = append(w.members[name], m)
+	if e, ok := w.latest[name]; ok {
+		m.events <- e
+	}
+	return m
+}
+
+// sharedWatch is one watch with several users.
+type sharedWatch struct {
+	all    *SharedWatches
+	key    string
+	cancel context.CancelFunc
+	opened chan struct{} // closed when it is open, or err is known
+	err    error
+
+	// Under the mutex of all.
+	members map[string][]*member   // by the name of their object
+	latest  map[string]watch.Event // of the objects that exist
+	heard   clock.Reading          // when the last event came
+	asked   int                    // events of objects that somebody watches
+	unasked int                    // all others
+}
+
+// run passes events on until the watch ends or the last member has left.
+func (w *sharedWatch) run(ctx context.Context, timeout time.Duration, open Opening) {
+	defer w.cancel()
+	events, err := Watch(ctx, w.all.clock, timeout, open)
+	w.err = err
+	if err != nil {
+		w.leave()
+	}
+	close(w.opened)
+	if err == nil {
+		defer context.AfterFunc(ctx, events.Stop)()
+		for e := range events.ResultChan() {
+			if !w.pass(e) {
+				break
+			}
+		}
+		events.Stop()
+	}
+	w.end(ctx)
+}
+
+// pass passes an event on, and reports whether the watch is to go on.
+func (w *sharedWatch) pass(e watch.Event) bool {
+	if e.Type == watch.Error {
+		return false
+	}
+	object, err := meta.Accessor(e.Object)
+	if err != nil {
+		return false
+	}
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	w.heard = w.all.clock.Now()
+	if e.Type == watch.Bookmark {
+		return true
+	}
+	name := object.GetName()
+	if w.latest[name] = e; e.Type == watch.Deleted {
+		delete(w.latest, name)
+	}
+	for _, m := range w.members[name] {
+		m.put(e)
+	}
+	if len(w.members[name]) > 0 {
+		w.asked++
+		return true
+	}
+	if w.unasked++; w.unasked <= maxWaste+wasteRatio*w.asked {
+		return true
+	}
+	w.all.wasted[w.key] = w.heard
+	return false
+}
+
+// end ends the watch for all members.
+func (w *sharedWatch) end(ctx context.Context) {
+	w.leave()
+	w.all.mu.Lock()
+	var members []*member
+	for _, of := range w.members {
+		members = append(members, of...)
+	}
+	w.all.mu.Unlock()
+	for i, m := range members {
+		if i > 0 {
+			clock.SleepBy(ctx, w.all.clock, min(endGap, endTime/time.Duration(len(members))))
+		}
+		close(m.events)
+	}
+}
+
+// leave keeps others from joining.
+func (w *sharedWatch) leave() {
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	if w.all.streams[w.key] == w {
+		delete(w.all.streams, w.key)
+	}
+}
+
+// member is one user of a shared watch.
+type member struct {
+	of     *sharedWatch
+	name   string
+	events chan watch.Event // capacity 1: the latest
+}
+
+// put replaces the event that was not read yet.
+func (m *member) put(e watch.Event) {
+	select {
+	case <-m.events:
+	default:
+	}
+	m.events <- e
+}
+
+// ResultChan implements [watch.Interface].
+func (m *member) ResultChan() <-chan watch.Event { return m.events }
+
+// Stop implements [watch.Interface]. The last member's ends the shared watch.
+func (m *member) Stop() {
+	w := m.of
+	w.all.mu.Lock()
+	defer w.all.mu.Unlock()
+	i := slices.Index(w.members[m.name], m)
+	if i < 0 {
+		return
+	}
+	w.members[m.name] = slices.Delete(w.members[m.name], i, i+1)
+	if len(w.members[m.name]) == 0 {
+		delete(w.members, m.name)
+	}
+	if len(w.members) > 0 {
+		return
+	}
+	if w.all.streams[w.key] == w {
+		delete(w.all.streams, w.key)
+	}
+	w.cancel()
+}
+
+// LeaveIfSilent keeps others from joining a shared watch that nothing has come from for this long, such as
+// one whose connection a load balancer has forgotten. Call it when a watch turns out to be behind,
+// and open another one. It does nothing to a watch that is not shared.
+func LeaveIfSilent(w watch.Interface, silence time.Duration) {
+	m, ok := w.(*member)
+	if !ok {
+		return
+	}
+	m.of.all.mu.Lock()
+	silent := m.of.all.clock.Now().SinceAtLeast(m.of.heard) >= silence
+	m.of.all.mu.Unlock()
+	if silent {
+		m.of.leave()
+	}
+}
