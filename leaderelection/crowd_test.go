@@ -73,8 +73,7 @@ func (c *crowd) counting(forgotten <-chan struct{}) func(*http.Request) *http.Re
 			return nil // it fails once more
 		}
 		c.watches.Add(1)
-		ctx, release := context.WithCancel(context.Background())
-		resp.Body = &forgettable{resp.Body, forgotten, ctx, release}
+		resp.Body = &forgettable{resp.Body, forgotten, make(chan struct{}), sync.Once{}}
 		return resp
 	}
 }
@@ -83,15 +82,15 @@ func (c *crowd) counting(forgotten <-chan struct{}) func(*http.Request) *http.Re
 type forgettable struct {
 	io.ReadCloser
 	forgotten <-chan struct{}
-	closed    context.Context
-	close     context.CancelFunc
+	closed    chan struct{}
+	once      sync.Once // closes closed
 }
 
 func (f *forgettable) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	select {
 	case <-f.forgotten:
-		<-f.closed.Done()
+		<-f.closed
 		return 0, io.ErrUnexpectedEOF
 	default:
 		return n, err
@@ -99,7 +98,7 @@ func (f *forgettable) Read(p []byte) (int, error) {
 }
 
 func (f *forgettable) Close() error {
-	f.close()
+	f.once.Do(func() { close(f.closed) })
 	return f.ReadCloser.Close()
 }
 

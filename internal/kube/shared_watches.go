@@ -79,22 +79,22 @@ const (
 	endGap, endTime = 10 * time.Millisecond, time.Second
 )
 
-// Opening opens a watch.
+// Opening opens a watch, within a time that is bounded. Ending its context ends the watch.
 type Opening func(context.Context) (watch.Interface, error)
 
-// Watch is [Watch] of the object with this name among those of key. The first users of a key have
-// watches of their own, which apart opens. Later ones share one of all objects, which together
+// Watch returns a watch of the object with this name among those of key. The first users of a key
+// have watches of their own, which apart opens. Later ones share one of all objects, which together
 // opens, unless the role does not permit it or most of its events are about objects that nobody asked for.
-func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string,
-	apart, together Opening,
-) (watch.Interface, error) {
+func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, key, name string, apart, together Opening) (
+	watch.Interface, error,
+) {
 	if s == nil {
-		return Watch(ctx, c, timeout, apart)
+		return apart(ctx)
 	}
 	if s.takeApart(c, key) {
-		return s.watchApart(ctx, c, timeout, key, apart)
+		return s.watchApart(ctx, key, apart)
 	}
-	w, err := s.Join(ctx, c, timeout, key, name, together)
+	w, err := s.Join(ctx, c, key, name, together)
 	if !RoleMissing(err) {
 		return w, err
 	}
@@ -102,7 +102,7 @@ func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, timeout time.D
 	s.wasted[key] = s.clock.Now()
 	s.apart[key]++
 	s.mu.Unlock()
-	return s.watchApart(ctx, c, timeout, key, apart)
+	return s.watchApart(ctx, key, apart)
 }
 
 // takeApart counts one more watch of a single object, unless a shared one is to be used.
@@ -121,14 +121,14 @@ func (s *SharedWatches) takeApart(c clock.Clock, key string) bool {
 // begin makes the zero value usable.
 func (s *SharedWatches) begin(c clock.Clock) {
 	if s.clock == nil {
-		s.clock, s.apart, s.streams, s.wasted = c, map[string]int{}, map[string]*sharedWatch{}, map[string]clock.Reading{}
+		s.clock, s.apart, s.wasted = c, map[string]int{}, map[string]clock.Reading{}
+		s.streams = map[string]*sharedWatch{}
 	}
 }
 
-func (s *SharedWatches) watchApart(ctx context.Context, c clock.Clock, timeout time.Duration, key string, open Opening) (
-	watch.Interface, error,
-) {
-	w, err := Watch(ctx, c, timeout, open)
+// watchApart opens a watch that takeApart has counted.
+func (s *SharedWatches) watchApart(ctx context.Context, key string, open Opening) (watch.Interface, error) {
+	w, err := open(ctx)
 	done := sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -141,15 +141,15 @@ func (s *SharedWatches) watchApart(ctx context.Context, c clock.Clock, timeout t
 	return &stream{w, done}, nil
 }
 
-// Join is [Watch] of the object with this name in the shared watch of key, which open opens if there
-// is none.
-func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string, open Opening) (
+// Join returns a watch of the object with this name in the shared watch of key, which open opens if
+// there is none.
+func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, key, name string, open Opening) (
 	watch.Interface, error,
 ) {
 	if s == nil {
-		return Watch(ctx, c, timeout, open)
+		return open(ctx)
 	}
-	m := s.member(ctx, c, timeout, key, name, open)
+	m := s.member(ctx, c, key, name, open)
 	select {
 	case <-m.of.opened:
 		if m.of.err != nil {
@@ -163,9 +163,7 @@ func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, timeout time.Du
 }
 
 // member joins the shared watch of key, or begins one.
-func (s *SharedWatches) member(ctx context.Context, c clock.Clock, timeout time.Duration, key, name string,
-	open Opening,
-) *member {
+func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name string, open Opening) *member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(c)
@@ -178,7 +176,7 @@ func (s *SharedWatches) member(ctx context.Context, c clock.Clock, timeout time.
 		s.streams[key] = w
 		var all context.Context
 		all, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-		go w.run(all, timeout, open)
+		go w.run(all, open)
 	}
 	m := &member{of: w, name: name, events: make(chan watch.Event, 1)}
 	w.members[name] = append(w.members[name], m)
@@ -205,9 +203,9 @@ type sharedWatch struct {
 }
 
 // run passes events on until the watch ends or the last member has left.
-func (w *sharedWatch) run(ctx context.Context, timeout time.Duration, open Opening) {
+func (w *sharedWatch) run(ctx context.Context, open Opening) {
 	defer w.cancel()
-	events, err := Watch(ctx, w.all.clock, timeout, open)
+	events, err := open(ctx)
 	w.err = err
 	if err != nil {
 		w.leave()

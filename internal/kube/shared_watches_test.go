@@ -33,11 +33,14 @@ const patience = 3 * time.Second // for an answer to a watch
 
 // open watches an object.
 func (w *watched) open(ctx context.Context, i int) (watch.Interface, error) {
-	return w.Watch(ctx, clock.System(), patience, "key", fmt.Sprint("o", i), func(context.Context) (watch.Interface, error) {
+	apart := func(context.Context) (watch.Interface, error) {
 		w.apart = append(w.apart, watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1}))
 		return w.apart[len(w.apart)-1], nil
-	}, func(ctx context.Context) (watch.Interface, error) {
+	}
+	together := func(ctx context.Context) (watch.Interface, error) {
 		if w.hang {
+			ctx, end := context.WithTimeout(ctx, patience)
+			defer end()
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -46,7 +49,8 @@ func (w *watched) open(ctx context.Context, i int) (watch.Interface, error) {
 		}
 		w.together = append(w.together, watch.NewFake())
 		return w.together[len(w.together)-1], nil
-	})
+	}
+	return w.Watch(ctx, clock.System(), "key", fmt.Sprint("o", i), apart, together)
 }
 
 // share opens watches of the first n objects, and returns those that are shared.
@@ -313,7 +317,6 @@ func TestWatchesAreThoseOfAClient(t *testing.T) {
 	wrapper := func(base http.RoundTripper) http.RoundTripper { return wrapped{base} }
 	shares := clientOf(ShareWatches, wrapper)
 	require.NotNil(t, WatchesOf(shares))
-	assert.Same(t, WatchesOf(shares), WatchesOf(shares))
 	assert.NotSame(t, WatchesOf(shares), WatchesOf(clientOf(ShareWatches)))
 	assert.Nil(t, WatchesOf(clientOf(wrapper)))
 	assert.Nil(t, WatchesOf((*rest.RESTClient)(nil)), "of a fake clientset")

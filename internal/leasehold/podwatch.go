@@ -119,9 +119,12 @@ func (w *Witness) follow(ctx context.Context, n lease.PodProcess) (ended bool, e
 	pods := core.Pods(n.Lease.Namespace)
 	// The present version comes first.
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.Pod).String()}
-	events, err := kube.WatchesOf(core.RESTClient()).Join(own(ctx), w.clock, w.timing.RenewInterval(),
-		"pods/"+n.Lease.Namespace+"/"+n.Pod, n.Pod,
-		func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
+	open := func(ctx context.Context) (watch.Interface, error) {
+		return kube.Watch(ctx, w.clock, w.timing.RenewInterval(),
+			func(ctx context.Context) (watch.Interface, error) { return pods.Watch(ctx, options) })
+	}
+	events, err := kube.WatchesOf(core.RESTClient()).Join(own(ctx), w.clock, "pods/"+n.Lease.Namespace+"/"+n.Pod, n.Pod,
+		open)
 	if err != nil {
 		needs := kube.Right{Verb: "watch", Resource: corev1.Resource("pods"), Namespace: n.Lease.Namespace, Name: n.Pod}
 		return false, &kube.RequestError{Right: needs, Object: "Pod " + n.Lease.Namespace + "/" + n.Pod, Err: err}

@@ -142,13 +142,15 @@ func (s *Store) refusedFor(err error) time.Duration {
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	observing, answers := observed(own(ctx))
 	open := func(o metav1.ListOptions) kube.Opening {
-		return func(ctx context.Context) (watch.Interface, error) { return s.client.Watch(ctx, o) }
+		return func(ctx context.Context) (watch.Interface, error) {
+			return kube.Watch(ctx, s.clock, openTimeout,
+				func(ctx context.Context) (watch.Interface, error) { return s.client.Watch(ctx, o) })
+		}
 	}
-	w, err := s.shared.Watch(observing, s.clock, openTimeout, "leases/"+s.Name.Namespace, s.Name.Name,
-		open(metav1.ListOptions{
-			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
-			ResourceVersion: after,
-		}), open(metav1.ListOptions{}))
+	w, err := s.shared.Watch(observing, s.clock, "leases/"+s.Name.Namespace, s.Name.Name, open(metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name.Name).String(),
+		ResourceVersion: after,
+	}), open(metav1.ListOptions{}))
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = answers.explain(err)
 	}
