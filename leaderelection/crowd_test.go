@@ -158,8 +158,8 @@ func TestElectorsOfAClientShareAWatch(t *testing.T) {
 	}
 }
 
-// A connection that a load balancer has forgotten brings nothing, and does not end. Whoever finds that
-// out by a takeover that fails opens a new watch, which all join that find out later.
+// A connection that a load balancer has forgotten brings nothing, and does not end. An elector
+// finds that out when a takeover fails, and opens a new watch, which the others join when they find out.
 func TestASharedWatchThatIsSilentIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const electors = 10

@@ -67,11 +67,11 @@ const (
 	// the namespace for itself and those after it.
 	maxApart = 3
 
-	// A shared watch ends when it has had more events of objects that nobody asked for than
-	// maxWaste and, for each event that somebody did ask for, wasteRatio.
+	// A shared watch ends when it has had more than maxWaste events of objects without a user and, beyond
+	// that, more than wasteRatio for each event of an object that has one.
 	maxWaste, wasteRatio = 1000, 4
 
-	// wasteMemory is how long nobody watches together after that, or after the right to was refused.
+	// wasteMemory is how long all users watch apart after that, or after a shared watch was refused.
 	wasteMemory = time.Hour
 
 	// endGap is between the ends of a shared watch for two of its users, so that they do not all
@@ -84,7 +84,7 @@ type Opening func(context.Context) (watch.Interface, error)
 
 // Watch returns a watch of the object with this name among those of key. The first users of a key
 // have watches of their own, which apart opens. Later ones share one of all objects, which together
-// opens, unless the role does not permit it or most of its events are about objects that nobody asked for.
+// opens, unless the role does not permit it or most of its events are about objects without a user.
 func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, key, name string, apart, together Opening) (
 	watch.Interface, error,
 ) {

@@ -112,7 +112,7 @@ func TestLaterUsersShareAWatch(t *testing.T) {
 		assert.True(t, w.together[0].IsStopped(), "without users")
 		again, err := w.open(t.Context(), 9)
 		require.NoError(t, err)
-		assert.Len(t, w.apart, maxApart+1, "whoever is alone watches apart")
+		assert.Len(t, w.apart, maxApart+1, "one alone watches apart")
 		again.Stop()
 	})
 }
