@@ -18,9 +18,8 @@ import (
 // SharedWatches has the watches that several users of one client share. Over HTTP/1.1 each watch
 // takes a connection of its own, some 25 kB in this process and more in the API server.
 //
-// A shared watch is as much as one of the user's own: it begins with the present version, ends when the
-// API server ends it, and a user that does not read holds up no other, because only the latest
-// version of its object is kept for it. Nil shares nothing.
+// A shared watch ends for all users when the API server ends it. A user that does not read holds up no
+// other, because only the latest version of its object is kept for it. Nil shares nothing.
 type SharedWatches struct {
 	mu      sync.Mutex
 	clock   clock.Clock              // the first user's: readings of two clocks do not compare
@@ -85,6 +84,7 @@ type Opening func(context.Context) (watch.Interface, error)
 // Watch returns a watch of the object with this name among those of key. The first users of a key
 // have watches of their own, which apart opens. Later ones share one of all objects, which together
 // opens, unless the role does not permit it or most of its events are about objects without a user.
+// These have to read the object after that, as for [SharedWatches.Join].
 func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, key, name string, apart, together Opening) (
 	watch.Interface, error,
 ) {
@@ -142,7 +142,8 @@ func (s *SharedWatches) watchApart(ctx context.Context, key string, open Opening
 }
 
 // Join returns a watch of the object with this name in the shared watch of key, which open opens if
-// there is none.
+// there is none. It begins with the present version for the users of an object that another user
+// watches already, or the shared watch begins with it. Others have to read the object.
 func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, key, name string, open Opening) (
 	watch.Interface, error,
 ) {
@@ -196,7 +197,7 @@ type sharedWatch struct {
 
 	// Under the mutex of all.
 	members map[string][]*member   // by the name of their object
-	latest  map[string]watch.Event // of the objects that exist
+	latest  map[string]watch.Event // of the members' objects, if they exist
 	heard   clock.Reading          // when the last event came
 	asked   int                    // events of objects that somebody watches
 	unasked int                    // all others
@@ -239,21 +240,22 @@ func (w *sharedWatch) pass(e watch.Event) bool {
 		return true
 	}
 	name := object.GetName()
-	if w.latest[name] = e; e.Type == watch.Deleted {
-		delete(w.latest, name)
-	}
-	for _, m := range w.members[name] {
-		m.put(e)
-	}
-	if len(w.members[name]) > 0 {
+	if members := w.members[name]; len(members) > 0 {
 		w.asked++
+		w.latest[name] = e
+		if e.Type == watch.Deleted {
+			delete(w.latest, name)
+		}
+		for _, m := range members {
+			m.put(e)
+		}
 		return true
 	}
-	if w.unasked++; w.unasked <= maxWaste+wasteRatio*w.asked {
-		return true
+	if w.unasked++; w.unasked > maxWaste+wasteRatio*w.asked {
+		w.all.wasted[w.key] = w.heard
+		return false
 	}
-	w.all.wasted[w.key] = w.heard
-	return false
+	return true
 }
 
 // end ends the watch for all members.
@@ -313,6 +315,7 @@ func (m *member) Stop() {
 	w.members[m.name] = slices.Delete(w.members[m.name], i, i+1)
 	if len(w.members[m.name]) == 0 {
 		delete(w.members, m.name)
+		delete(w.latest, m.name)
 	}
 	if len(w.members) > 0 {
 		return

@@ -117,24 +117,33 @@ func TestLaterUsersShareAWatch(t *testing.T) {
 	})
 }
 
-// The user of a shared watch begins with the version that the watch has seen last, as it would with a
-// watch of its own.
-func TestAUserThatJoinsBeginsWithTheLatestVersion(t *testing.T) {
+func TestAUserOfAnObjectWithUsersBeginsWithTheLatestVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{}
 		all, _ := w.share(t, maxApart+1)
-		w.together[0].Add(object(7, 1))
-		w.together[0].Modify(object(7, 2))
-		w.together[0].Add(object(8, 3))
-		w.together[0].Delete(object(8, 4))
+		join := func(i int) watch.Interface {
+			u, err := w.open(t.Context(), i)
+			require.NoError(t, err)
+			all = append(all, u)
+			return u
+		}
+		seven, eight := join(7), join(8)
+		for _, e := range []watch.Event{
+			{Type: watch.Added, Object: object(7, 1)},
+			{Type: watch.Modified, Object: object(7, 2)},
+			{Type: watch.Added, Object: object(8, 3)},
+			{Type: watch.Deleted, Object: object(8, 4)},
+			{Type: watch.Added, Object: object(9, 5)},
+		} {
+			w.together[0].Action(e.Type, e.Object)
+		}
 		synctest.Wait()
-		seven, err := w.open(t.Context(), 7)
-		require.NoError(t, err)
-		eight, err := w.open(t.Context(), 8)
-		require.NoError(t, err)
+		assert.Equal(t, "MODIFIED o7/2", next(join(7)))
+		assert.Equal(t, "nothing", next(join(8)), "it is deleted")
+		assert.Equal(t, "nothing", next(join(9)), "versions of objects without a user are not kept")
 		assert.Equal(t, "MODIFIED o7/2", next(seven))
-		assert.Equal(t, "nothing", next(eight), "it is deleted")
-		stop(append(all, seven, eight))
+		assert.Equal(t, "DELETED o8/4", next(eight))
+		stop(all)
 	})
 }
 

@@ -168,7 +168,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 // follow acts on every version of the record until it has taken the lease. It returns nil when the
 // record must be read again: the watch ended, the poll interval is over, or a request failed.
 func (c *Candidate) follow(ctx context.Context) (*Holder, error) {
-	// The watch begins with the present version, but only a read shows that the Lease is absent.
+	// Only a read shows that the Lease is absent, and what it is when a shared watch is joined.
 	w := c.watch(ctx)
 	defer w.Stop()
 	events := w.ResultChan()

@@ -136,9 +136,10 @@ func (s *Store) refusedFor(err error) time.Duration {
 	return s.refused.Lasted(failed.Verb)
 }
 
-// Watch streams the versions of the Lease after a resourceVersion; if that is empty, or the stream
-// is shared with other users of the client, a version that was present comes first. openTimeout
-// bounds the time until the stream is open. Call Stop to end it. It logs failures.
+// Watch streams the versions of the Lease after a resourceVersion; if that is empty, the present
+// version comes first. If the stream is shared with others (see [kube.SharedWatches]), it begins with
+// the next version instead. openTimeout bounds the time until the stream is open. Call Stop to end
+// it. It logs failures.
 func (s *Store) Watch(ctx context.Context, after string, openTimeout time.Duration) (watch.Interface, error) {
 	observing, answers := observed(own(ctx))
 	open := func(o metav1.ListOptions) kube.Opening {
