@@ -84,7 +84,7 @@ type Opening func(context.Context) (watch.Interface, error)
 // Watch returns a watch of the object with this name among those of key. The first users of a key
 // have watches of their own, which apart opens. Later ones share one of all objects, which together
 // opens, unless the role does not permit it or most of its events are about objects without a user.
-// These have to read the object after that, as for [SharedWatches.Join].
+// Read the object after that, because a shared watch that is open already begins with the next version.
 func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, key, name string, apart, together Opening) (
 	watch.Interface, error,
 ) {
@@ -94,7 +94,7 @@ func (s *SharedWatches) Watch(ctx context.Context, c clock.Clock, key, name stri
 	if s.takeApart(c, key) {
 		return s.watchApart(ctx, key, apart)
 	}
-	w, err := s.Join(ctx, c, key, name, together)
+	w, err := s.join(ctx, c, key, name, false, together)
 	if !RoleMissing(err) {
 		return w, err
 	}
@@ -141,16 +141,21 @@ func (s *SharedWatches) watchApart(ctx context.Context, key string, open Opening
 	return &stream{w, done}, nil
 }
 
-// Join returns a watch of the object with this name in the shared watch of key, which open opens if
-// there is none. It begins with the present version for the users of an object that another user
-// watches already, or the shared watch begins with it. Others have to read the object.
+// Join returns a watch of the object with this name, which its users share from the first on, and which
+// open opens. It begins with the present version. key is that of no other object.
 func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, key, name string, open Opening) (
 	watch.Interface, error,
 ) {
 	if s == nil {
 		return open(ctx)
 	}
-	m := s.member(ctx, c, key, name, open)
+	return s.join(ctx, c, key, name, true, open)
+}
+
+func (s *SharedWatches) join(ctx context.Context, c clock.Clock, key, name string, single bool, open Opening) (
+	watch.Interface, error,
+) {
+	m := s.member(ctx, c, key, name, single, open)
 	select {
 	case <-m.of.opened:
 		if m.of.err != nil {
@@ -164,15 +169,15 @@ func (s *SharedWatches) Join(ctx context.Context, c clock.Clock, key, name strin
 }
 
 // member joins the shared watch of key, or begins one.
-func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name string, open Opening) *member {
+func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name string, single bool, open Opening) *member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(c)
 	w := s.streams[key]
 	if w == nil {
 		w = &sharedWatch{
-			all: s, key: key, opened: make(chan struct{}), heard: s.clock.Now(),
-			members: map[string][]*member{}, latest: map[string]watch.Event{},
+			all: s, key: key, single: single, opened: make(chan struct{}), heard: s.clock.Now(),
+			members: map[string][]*member{},
 		}
 		s.streams[key] = w
 		var all context.Context
@@ -181,8 +186,8 @@ func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name str
 	}
 	m := &member{of: w, name: name, events: make(chan watch.Event, 1)}
 	w.members[name] = append(w.members[name], m)
-	if e, ok := w.latest[name]; ok {
-		m.events <- e
+	if w.latest != nil {
+		m.events <- *w.latest
 	}
 	return m
 }
@@ -191,16 +196,17 @@ func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name str
 type sharedWatch struct {
 	all    *SharedWatches
 	key    string
+	single bool // all members watch one object
 	cancel context.CancelFunc
 	opened chan struct{} // closed when it is open, or err is known
 	err    error
 
 	// Under the mutex of all.
-	members map[string][]*member   // by the name of their object
-	latest  map[string]watch.Event // of the members' objects, if they exist
-	heard   clock.Reading          // when the last event came
-	asked   int                    // events of objects that somebody watches
-	unasked int                    // all others
+	members map[string][]*member // by the name of their object
+	latest  *watch.Event         // if single
+	heard   clock.Reading        // when the last event came
+	asked   int                  // events of objects that somebody watches
+	unasked int                  // all others
 }
 
 // run passes events on until the watch ends or the last member has left.
@@ -242,9 +248,8 @@ func (w *sharedWatch) pass(e watch.Event) bool {
 	name := object.GetName()
 	if members := w.members[name]; len(members) > 0 {
 		w.asked++
-		w.latest[name] = e
-		if e.Type == watch.Deleted {
-			delete(w.latest, name)
+		if w.single {
+			w.latest = &e
 		}
 		for _, m := range members {
 			m.put(e)
@@ -315,7 +320,6 @@ func (m *member) Stop() {
 	w.members[m.name] = slices.Delete(w.members[m.name], i, i+1)
 	if len(w.members[m.name]) == 0 {
 		delete(w.members, m.name)
-		delete(w.latest, m.name)
 	}
 	if len(w.members) > 0 {
 		return

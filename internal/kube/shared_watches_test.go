@@ -117,33 +117,34 @@ func TestLaterUsersShareAWatch(t *testing.T) {
 	})
 }
 
-func TestAUserOfAnObjectWithUsersBeginsWithTheLatestVersion(t *testing.T) {
+func TestUsersOfOneObjectBeginWithThePresentVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &watched{}
-		all, _ := w.share(t, maxApart+1)
-		join := func(i int) watch.Interface {
-			u, err := w.open(t.Context(), i)
+		var w SharedWatches
+		opened := 0
+		events := watch.NewFake()
+		join := func() watch.Interface {
+			u, err := w.Join(t.Context(), clock.System(), "o7", "o7", func(context.Context) (watch.Interface, error) {
+				opened++
+				return events, nil
+			})
 			require.NoError(t, err)
-			all = append(all, u)
 			return u
 		}
-		seven, eight := join(7), join(8)
-		for _, e := range []watch.Event{
-			{Type: watch.Added, Object: object(7, 1)},
-			{Type: watch.Modified, Object: object(7, 2)},
-			{Type: watch.Added, Object: object(8, 3)},
-			{Type: watch.Deleted, Object: object(8, 4)},
-			{Type: watch.Added, Object: object(9, 5)},
-		} {
-			w.together[0].Action(e.Type, e.Object)
+		first := join()
+		assert.Equal(t, "nothing", next(first))
+		events.Add(object(7, 1))
+		events.Modify(object(7, 2))
+		second := join()
+		assert.Equal(t, "MODIFIED o7/2", next(second))
+		events.Delete(object(7, 3))
+		third := join()
+		for _, u := range []watch.Interface{first, second, third} {
+			assert.Equal(t, "DELETED o7/3", next(u))
+			u.Stop()
 		}
+		assert.Equal(t, 1, opened)
 		synctest.Wait()
-		assert.Equal(t, "MODIFIED o7/2", next(join(7)))
-		assert.Equal(t, "nothing", next(join(8)), "it is deleted")
-		assert.Equal(t, "nothing", next(join(9)), "versions of objects without a user are not kept")
-		assert.Equal(t, "MODIFIED o7/2", next(seven))
-		assert.Equal(t, "DELETED o8/4", next(eight))
-		stop(all)
+		assert.True(t, events.IsStopped())
 	})
 }
 

@@ -44,19 +44,26 @@ type Guard struct {
 	// It may be nil.
 	outside atomic.Pointer[func(schema.GroupResource)]
 
-	notHeld, earlier, ended, cut error
+	lease   types.NamespacedName
+	notHeld error // matched by all errors
 }
 
 // newGuard returns the guard of a lease. All its errors match notHeld.
 func newGuard(name types.NamespacedName, notHeld error, c GuardConfig) *Guard {
-	return &Guard{
-		config:  c,
-		notHeld: fmt.Errorf("%w (lease %s): the request was not sent", notHeld, name),
-		earlier: fmt.Errorf("%w (lease %s): the request belongs to an earlier term, and was not sent", notHeld, name),
-		ended: fmt.Errorf("%w (lease %s): the request belongs to work that has ended, and was not sent", notHeld,
-			name),
-		cut: fmt.Errorf("%w any more (lease %s): %w", notHeld, name, lease.ErrOutcomeUnknown),
-	}
+	return &Guard{config: c, lease: name, notHeld: notHeld}
+}
+
+// refused returns why a request was not sent.
+func (g *Guard) refused(why string) error {
+	return fmt.Errorf("%w (lease %s): %s", g.notHeld, g.lease, why)
+}
+
+// noTerm returns why a request is refused for which no term is held.
+func (g *Guard) noTerm() error { return g.refused("the request was not sent") }
+
+// cut returns why the outcome of a request is unknown.
+func (g *Guard) cut() error {
+	return fmt.Errorf("%w any more (lease %s): %w", g.notHeld, g.lease, lease.ErrOutcomeUnknown)
 }
 
 // termKey is the key of the *Term in a context. A guard ignores terms of other leases.
@@ -103,10 +110,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	term := g.term.Load()
 	if named, ok := r.Context().Value(termKey{g}).(*Term); ok && named != term {
-		return refuse(r, g.earlier)
+		return refuse(r, g.refused("the request belongs to an earlier term, and was not sent"))
 	}
 	if term == nil {
-		return refuse(r, g.notHeld)
+		return refuse(r, g.noTerm())
 	}
 	caller := r.Context()
 	ctx := caller
@@ -126,9 +133,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !begun {
 		f.cancel()
 		if f.scope.over() {
-			return refuse(r, g.ended)
+			return refuse(r, g.refused("the request belongs to work that has ended, and was not sent"))
 		}
-		return refuse(r, g.notHeld)
+		return refuse(r, g.noTerm())
 	}
 	if outside := g.outside.Load(); outside != nil && f.scope == nil && at.name != "" {
 		(*outside)(schema.GroupResource{Group: at.group, Resource: at.resource})
@@ -145,7 +152,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			f.end()
 		} else if !f.hold(conn) {
 			_ = conn.Close()
-			return nil, g.cut
+			return nil, g.cut()
 		} else {
 			resp.Body = &guardedConn{conn, f}
 		}
@@ -172,9 +179,9 @@ func (g *Guard) explain(err error, t *Term) error {
 	case !over:
 		return err
 	case neverSent(err):
-		return g.notHeld
+		return g.noTerm()
 	}
-	return g.cut
+	return g.cut()
 }
 
 // guardedBody ends the request when the body was read or closed. Until then, the end of the term
