@@ -34,12 +34,16 @@ type crowd struct {
 	forget  chan struct{} // close it, and the connections of the watches so far bring nothing any more
 }
 
-func newCrowd(t *testing.T, server *apisim.Server, name string, n int) *crowd {
+// newCrowd starts electors. If refused is set, they may not watch all Leases, as with a role with
+// resourceNames.
+func newCrowd(t *testing.T, server *apisim.Server, name string, n int, refused bool) *crowd {
 	t.Helper()
 	c := &crowd{Client: server.Client(name), between: &between{}, leads: make(chan int, n), forget: make(chan struct{})}
 	config := c.Config()
 	c.base, config.Transport = config.Transport, c.between
-	c.set(c.counting(c.forget))
+	if c.set(c.counting(c.forget)); refused {
+		c.set(c.refuseAll)
+	}
 	client, err := kubernetes.NewForConfig(leaderelection.LeaseConfig(config))
 	require.NoError(t, err)
 	for i := range n {
@@ -102,7 +106,6 @@ func (f *forgettable) Close() error {
 	return f.ReadCloser.Close()
 }
 
-// refuseAll refuses watches of all Leases, as a role with resourceNames does.
 func (c *crowd) refuseAll(r *http.Request) *http.Response {
 	if isWatch(r) && !strings.Contains(r.URL.Query().Get("fieldSelector"), "metadata.name") {
 		return refusal(r, apierrors.NewForbidden(leases.GroupResource(), "",
@@ -131,14 +134,11 @@ func TestElectorsOfAClientShareAWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := apisim.NewServer()
-				leaders := newCrowd(t, server, "leaders", electors)
+				leaders := newCrowd(t, server, "leaders", electors, false)
 				for range electors {
 					<-leaders.leads
 				}
-				candidates := newCrowd(t, server, "candidates", electors)
-				if c.refuse {
-					candidates.set(candidates.refuseAll)
-				}
+				candidates := newCrowd(t, server, "candidates", electors, c.refuse)
 				time.Sleep(time.Minute)
 				assert.Equal(t, c.watches, candidates.watches.Load())
 				for i, stop := range leaders.stops {
@@ -164,11 +164,11 @@ func TestASharedWatchThatIsSilentIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const electors = 10
 		server := apisim.NewServer()
-		leaders := newCrowd(t, server, "leaders", electors)
+		leaders := newCrowd(t, server, "leaders", electors, false)
 		for range electors {
 			<-leaders.leads
 		}
-		candidates := newCrowd(t, server, "candidates", electors)
+		candidates := newCrowd(t, server, "candidates", electors, false)
 		time.Sleep(time.Minute)
 		before := candidates.watches.Load()
 		candidates.set(candidates.counting(nil))

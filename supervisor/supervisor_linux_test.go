@@ -260,7 +260,8 @@ func TestChildDiesWithItsSupervisor(t *testing.T) {
 			require.NoError(t, os.Chmod(install(t, c), 0o755|os.ModeSetuid))
 		},
 		"that has changed its user": func(_ *testing.T, c *subprocess.Child) { c.Env = append(c.Env, userEnv+"=1") },
-		"that has changed its user in a user namespace": func(_ *testing.T, c *subprocess.Child) {
+		"that has changed its user in a user namespace": func(t *testing.T, c *subprocess.Child) {
+			install(t, c)
 			mapping := []syscall.SysProcIDMap{{HostID: 1 << 20, Size: 2}}
 			c.SysProcAttr = &syscall.SysProcAttr{
 				Cloneflags: unix.CLONE_NEWUSER, UidMappings: mapping, GidMappings: mapping,

@@ -169,7 +169,9 @@ func (s *SharedWatches) join(ctx context.Context, c clock.Clock, key, name strin
 }
 
 // member joins the shared watch of key, or begins one.
-func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name string, single bool, open Opening) *member {
+func (s *SharedWatches) member(ctx context.Context, c clock.Clock, key, name string, single bool,
+	open Opening,
+) *member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begin(c)

@@ -20,6 +20,7 @@ func Main(m *testing.M, programs map[string]func()) {
 		os.Exit(0)
 	}
 	DefaultSignals()
+	unix.Umask(0o022) // other users run copies of this program, and read what it writes for them
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		panic(err)
 	}
