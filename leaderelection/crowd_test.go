@@ -34,8 +34,8 @@ type crowd struct {
 	forget  chan struct{} // close it, and the connections of the watches so far bring nothing any more
 }
 
-// newCrowd starts electors. If refused is set, they may not watch all Leases, as with a role with
-// resourceNames.
+// newCrowd starts electors one after the other, so that they renew at different times. If refused is
+// set, they may not watch all Leases, as with a role with resourceNames.
 func newCrowd(t *testing.T, server *apisim.Server, name string, n int, refused bool) *crowd {
 	t.Helper()
 	c := &crowd{Client: server.Client(name), between: &between{}, leads: make(chan int, n), forget: make(chan struct{})}
@@ -60,6 +60,7 @@ func newCrowd(t *testing.T, server *apisim.Server, name string, n int, refused b
 				return nil
 			}))
 		})
+		time.Sleep(300 * time.Millisecond)
 	}
 	return c
 }
