@@ -498,7 +498,7 @@ func TestAStandbyWaitsForASlowServer(t *testing.T) {
 				asked.slowDown(2 * time.Second)
 				s.restart(asked)
 				begin := time.Now()
-				least, most := 5*time.Minute, 6*time.Minute+5*time.Second
+				least, most := 5*time.Minute-time.Second, 6*time.Minute+5*time.Second
 				if last > 0 {
 					time.Sleep(last)
 					asked.slowDown(900 * time.Millisecond)

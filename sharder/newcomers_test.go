@@ -197,7 +197,7 @@ func TestTheHistoryHasTheLivingAmongWhomNewObjectsAreAssigned(t *testing.T) {
 			require.NoError(t, k.kube.CoreV1().ConfigMaps("default").Delete(t.Context(), fmt.Sprintf("new-%03d", i),
 				metav1.DeleteOptions{}))
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second) // a scan follows after 1, 2 or 4 s
 		require.Contains(t, k.told(), "settled [a b c x]")
 		assert.True(t, without(k.storedHistory()))
 		time.Sleep(2 * time.Minute)
