@@ -33,13 +33,13 @@ type Witness struct {
 	own    string // the mark of this process, which is alive
 
 	ctx     context.Context //nolint:containedctx // of all watches
-	stop    context.CancelFunc
 	joined  sync.WaitGroup
 	refused sync.Once // was logged
 	failed  sync.Once // was logged
 
 	mu     sync.Mutex
-	vigils map[types.NamespacedName]vigil
+	closed bool                           // guarded by mu
+	vigils map[types.NamespacedName]vigil // guarded by mu: nil before the first
 }
 
 // vigil is the watch for the end of one process.
@@ -50,17 +50,16 @@ type vigil struct {
 
 // NewWitness returns a witness that works until ctx ends. Call Close.
 func NewWitness(ctx context.Context, client kubernetes.Interface, c Config) *Witness {
-	ctx, stop := context.WithCancel(ctx)
-	return &Witness{
-		client: client, timing: c.Timing, clock: c.Clock, log: c.Log, own: c.Process, ctx: ctx, stop: stop,
-		vigils: map[types.NamespacedName]vigil{},
-	}
+	return &Witness{client: client, timing: c.Timing, clock: c.Clock, log: c.Log, own: c.Process, ctx: ctx}
 }
 
 // Close ends all watches and waits for the goroutines.
 func (w *Witness) Close() {
 	w.mu.Lock()
-	w.stop() // no goroutine begins after this
+	w.closed = true // no goroutine begins after this
+	for _, v := range w.vigils {
+		v.end()
+	}
 	w.mu.Unlock()
 	w.joined.Wait()
 }
@@ -78,8 +77,11 @@ func (w *Witness) See(name types.NamespacedName, r lease.Record) {
 		v.end()
 		delete(w.vigils, name)
 	}
-	if !ok || n.Process == w.own || w.ctx.Err() != nil {
+	if !ok || n.Process == w.own || w.closed || w.ctx.Err() != nil {
 		return
+	}
+	if w.vigils == nil {
+		w.vigils = map[types.NamespacedName]vigil{}
 	}
 	ctx, end := context.WithCancel(w.ctx)
 	w.vigils[n.Lease] = vigil{n, end}
