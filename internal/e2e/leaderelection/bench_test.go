@@ -153,7 +153,7 @@ func BenchmarkFootprint(b *testing.B) {
 		}
 	}
 	b.Run("leader", func(b *testing.B) {
-		compare(b, []peer{clientGo, ours, oursOverHTTP2}, func(b *testing.B, p peer) []figure {
+		compare(b, []peer{clientGo, ours}, func(b *testing.B, p peer) []figure {
 			return measure(b, p, newLeases(b, electors), func(leaders []*contender) {
 				for _, l := range leaders {
 					l.when(l.began)
@@ -162,7 +162,7 @@ func BenchmarkFootprint(b *testing.B) {
 		})
 	})
 	b.Run("candidate", func(b *testing.B) {
-		compare(b, []peer{clientGo, ours, oursOverHTTP2}, func(b *testing.B, p peer) []figure {
+		compare(b, []peer{clientGo, ours}, func(b *testing.B, p peer) []figure {
 			leases := newLeases(b, electors)
 			hold(b, leases)
 			return measure(b, p, leases, func([]*contender) {})

@@ -44,8 +44,6 @@ var (
 	clientGo = peer{"client-go", rest.CopyConfig, runClientGo}
 	floor    = peer{"floor", leaderelection.LeaseConfig, runFloor}
 	ours     = peer{"bellwether", leaderelection.LeaseConfig, runOurs}
-	// tells the connection's share from the elector's
-	oursOverHTTP2 = peer{"bellwether-http2", rest.CopyConfig, runOurs}
 )
 
 func runOurs(
