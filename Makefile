@@ -223,7 +223,7 @@ BENCH_LENGTHY := BenchmarkOutage/client-go-warm
 bench: controlplane $(if $(filter 0,$(LAB)),,lab) ## benchmarks against floors and client-go's elector, for benchstat
 	@echo "== bench in memory, against floors and peers: about a minute"
 	@go test -run '^$$' -bench . -benchmem ./...
-	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 34 minutes; leave the machine alone"
+	@echo "== bench on a real control plane, against client-go's elector and bare loops: some 39 minutes; leave the machine alone"
 	@cd internal/e2e && go test -run '^$$' -bench . -skip '$(BENCH_LENGTHY)' -benchtime 1x -timeout 40m -p 1 ./leaderelection ./sharder ./anycontroller ./fencing/devices
 
 soak: controlplane $(if $(filter 0,$(LAB)),,lab) ## repeat simulations, then end-to-end tests, for DURATION (10m) each, and count; then chaos for as long

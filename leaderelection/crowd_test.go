@@ -127,7 +127,7 @@ func TestElectorsOfAClientShareAWatch(t *testing.T) {
 	const electors = 10
 	for name, c := range map[string]struct {
 		refuse  bool
-		watches int32 // at most; each term's holder opens one, too
+		watches int32 // of the candidates
 	}{
 		"shared":                           {false, 4},
 		"refused, so each one has its own": {true, electors},

@@ -39,8 +39,8 @@ type Store struct {
 func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
 	api := client.CoordinationV1()
 	return &Store{
-		Name: c.Lease, client: api.Leases(c.Lease.Namespace), shared: kube.WatchesOf(api.RESTClient()), clock: c.Clock,
-		log:      c.Log,
+		Name: c.Lease, client: api.Leases(c.Lease.Namespace), shared: kube.WatchesOf(api.RESTClient()),
+		clock: c.Clock, log: c.Log,
 		failures: kube.NewFailures(c.Log, c.Clock), refused: kube.NewRefusals(c.Clock, gap),
 	}
 }
