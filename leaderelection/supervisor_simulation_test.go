@@ -96,7 +96,7 @@ func inherit(ctx context.Context, child, parent *sim.Process) {
 	claim := lease.Claim{Process: l.mark, Timing: lease.Timing{}.WithDefaults()}
 	orphan := lease.Orphan{Claim: claim, Entries: l.entries}
 	l.mu.Unlock()
-	store := leasehold.NewStore(kubernetes.NewForConfigOrDie(parent.Config()), leasehold.Config{
+	store := leasehold.NewStore(kubernetes.NewForConfigOrDie(parent.Config()).CoordinationV1(), leasehold.Config{
 		Lease: types.NamespacedName{Namespace: "ns", Name: "l"}, Clock: parent.Clock, Log: zap.NewNop(),
 	}, 0)
 	now := func() time.Duration { return elapsed(parent) }

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
@@ -66,7 +66,7 @@ type inheritance struct {
 }
 
 func (h inheritance) release(died time.Duration) error {
-	client, err := kubernetes.NewForConfig(leasehold.ClientConfig(h.credentials.config()))
+	client, err := coordinationclient.NewForConfig(leasehold.ClientConfig(h.credentials.config()))
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func newCandidate(client kubernetes.Interface, c Config) *Candidate {
 	c.Pod = c.Pod.withDefaults()
 	candidate := &Candidate{
 		Guard: newGuard(c.Lease, c.NotHeld, c.Guard), Contact: kube.NewContact(c.Clock, c.OnFailing),
-		config: c, health: &health{check: c.Healthy}, store: NewStore(client, c, 3*c.Timing.Duration),
+		config: c, health: &health{check: c.Healthy}, store: NewStore(client.CoordinationV1(), c, 3*c.Timing.Duration),
 		writes: lease.NewWriteLog(c.Process), client: client,
 		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
 	}

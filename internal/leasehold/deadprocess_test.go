@@ -41,7 +41,7 @@ func newOrphanage(t *testing.T) orphanage {
 		now:  func() time.Duration { return 75*time.Second + time.Since(begin) },
 	}
 	client := kubernetes.NewForConfigOrDie(o.server.Client("supervisor").Config())
-	o.store = NewStore(client, Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+	o.store = NewStore(client.CoordinationV1(), Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 	l := lease.Record{}.Acquired(name, "leader", 15*time.Second, metav1.NewMicroTime(time.Now().Truncate(time.Second)))
 	lease.SetProcess(l, "dead")
 	_, err := client.CoordinationV1().Leases("ns").Create(t.Context(), l, metav1.CreateOptions{})
@@ -287,7 +287,7 @@ func TestReleaseOfAnOrphanIsTriedAgain(t *testing.T) {
 		client := o.server.Client("supervisor with a bad network")
 		client.Inject(apisim.Faults{Refuse: apisim.Always})
 		time.AfterFunc(2*time.Second, func() { client.Inject(apisim.Faults{}) })
-		o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
+		o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()).CoordinationV1(),
 			Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 		require.NoError(t, o.release(t))
 		assert.True(t, o.record(t).Released())
@@ -306,7 +306,7 @@ func TestReleaseOfAnOrphanIsGivenUp(t *testing.T) {
 				o.orphan.Until = until
 				client := o.server.Client("supervisor without a network")
 				client.Inject(apisim.Faults{Refuse: apisim.Always})
-				o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()),
+				o.store = NewStore(kubernetes.NewForConfigOrDie(client.Config()).CoordinationV1(),
 					Config{Lease: o.store.Name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 				begin := time.Now()
 				err := o.release(t)

@@ -159,7 +159,7 @@ func (w *Witness) release(ctx context.Context, n lease.PodProcess) {
 			return
 		}
 	}
-	store := NewStore(w.client, Config{Lease: n.Lease, Clock: w.clock, Log: w.log}, 0)
+	store := NewStore(w.client.CoordinationV1(), Config{Lease: n.Lease, Clock: w.clock, Log: w.log}, 0)
 	orphan := lease.Orphan{Claim: lease.Claim{Process: n.Process, Timing: w.timing}}
 	for pause := backoff(w.timing); ; {
 		switch err := store.release(ctx, orphan, w.timing.Duration); {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/bellwether-k8s/bellwether/internal/clock"
@@ -36,8 +35,7 @@ type Store struct {
 }
 
 // NewStore returns the store of a Lease. Refusals at most gap apart are one streak.
-func NewStore(client kubernetes.Interface, c Config, gap time.Duration) *Store {
-	api := client.CoordinationV1()
+func NewStore(api coordinationclient.CoordinationV1Interface, c Config, gap time.Duration) *Store {
 	return &Store{
 		Name: c.Lease, client: api.Leases(c.Lease.Namespace), shared: kube.WatchesOf(api.RESTClient()),
 		clock: c.Clock, log: c.Log,

@@ -30,7 +30,7 @@ func (unanswered) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAnswersOfOvertakenReadsAreNotLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(&rest.Config{Transport: unanswered{}, QPS: -1})
-		store := NewStore(client, Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
+		store := NewStore(client.CoordinationV1(), Config{Lease: name, Clock: clock.System(), Log: zap.NewNop()}, 0)
 		first, second := version(taken("a", time.Second), "1", nil), version(taken("a", time.Second), "2", nil)
 		var learned []string
 		w := store.newSwap(t.Context(), time.Minute, time.Second, false, change{
