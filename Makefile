@@ -280,8 +280,10 @@ release-check: apidiff ## what a release of VERSION (v0.1.0) needs: changelog, m
 	@go run ./internal/release -version '$(VERSION)' -apidiff '$(APIDIFF)'
 
 # Consumers get the versions that these go.mod require. Here, each go.work has the tree for them.
-release-require: ## have each go.mod require the modules of this repository at VERSION
+release-require: ## have each go.mod require the modules of this repository at VERSION, and name its images in manifests and pages
 	@sed -i -E 's#^(\s+$(PATH_OF)(/[a-z0-9/-]+)?) v[0-9.]+#\1 $(VERSION)#' $$(git ls-files '*go.mod' '*go.work')
+	@was=$$(sed -n 's/^const Version = "\(.*\)"/\1/p' internal/e2e/image/programs.go) && sed -i -E "s#([@:=\"])$$was\b#\1$(VERSION)#g; s#^const Version = .*#const Version = \"$(VERSION)\"#" \
+		internal/e2e/image/programs.go $$(git ls-files '*.yaml' '*Dockerfile' '*.md' ':!CHANGELOG.md')
 
 # Not files for make, whose names cannot have spaces.
 golangci-lint:

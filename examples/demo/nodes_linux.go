@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
@@ -60,8 +61,8 @@ const (
 )
 
 var images = map[string]realnode.Image{
-	daemonApp + ":latest": {Program: examples + "leaderelection", Arguments: []string{"-work-interval=10ms"}},
-	lifeApp + ":latest":   {Program: examples + "leaderforlife"},
+	daemonApp + ":" + image.Version: {Program: examples + "leaderelection", Arguments: []string{"-work-interval=10ms"}},
+	lifeApp + ":" + image.Version:   {Program: examples + "leaderforlife"},
 }
 
 func playInside(ctx context.Context, out *report) (err error) {

@@ -45,9 +45,12 @@ func TestImagesAreOfAllPrograms(t *testing.T) {
 	assert.ElementsMatch(t, want, have)
 }
 
-// An example's image has the name that is in its manifests, and the entrypoint that is in its
-// Dockerfile.
+// An example's image has the name that is in its manifests, with the version that modules require of each other,
+// and the entrypoint that is in its Dockerfile.
 func TestImagesAreThoseOfTheManifests(t *testing.T) {
+	requirements, err := os.ReadFile(filepath.Join(root, "controllerruntime/go.mod"))
+	require.NoError(t, err)
+	require.Contains(t, string(requirements), "/bellwether "+image.Version+"\n")
 	checked := 0
 	for _, p := range image.Programs() {
 		manifest, err := os.ReadFile(filepath.Join(root, p.Directory, "deployment.yaml"))
@@ -56,7 +59,7 @@ func TestImagesAreThoseOfTheManifests(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		assert.Contains(t, string(manifest), "\n        image: "+p.Image+":latest\n")
+		assert.Contains(t, string(manifest), "\n        image: "+p.Image+":"+image.Version+"\n")
 		dockerfile, err := os.ReadFile(filepath.Join(root, p.Directory, "Dockerfile"))
 		require.NoError(t, err)
 		assert.Contains(t, string(dockerfile), "\nENTRYPOINT [\"/"+p.File+"\"]\n", p.Directory)

@@ -5,6 +5,7 @@ package realnode_test
 import (
 	"testing"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
@@ -21,8 +22,8 @@ func TestMain(m *testing.M) {
 	realnode.Main(m, &cluster, realnode.Options{
 		Nodes: nodes, AuditPolicy: auditPolicy,
 		Images: map[string]realnode.Image{
-			"example-leader:latest": {Program: "./leader"},
-			"example-daemon:latest": {
+			"example-leader:" + image.Version: {Program: "./leader"},
+			"example-daemon:" + image.Version: {
 				Program:   "../../../examples/leaderelection",
 				Arguments: []string{"-work-interval=5ms"},
 			},
@@ -30,10 +31,10 @@ func TestMain(m *testing.M) {
 				Program: "./daemon",
 				More:    map[string]string{"bellwether": "github.com/bellwether-k8s/bellwether/cmd/bellwether"},
 			},
-			"example-server:latest":   {Program: "../../../examples/endpoints"},
-			"example-sharding:latest": sharding,
-			"example-sharding:v1.5.0": sharding,
-			"example-operator:latest": {Program: "./operator", Module: "../../../examples/controllerruntime"},
+			"example-server:" + image.Version:   {Program: "../../../examples/endpoints"},
+			"example-sharding:" + image.Version: sharding,
+			"example-sharding:v1.5.0":           sharding,
+			"example-operator:" + image.Version: {Program: "./operator", Module: "../../../examples/controllerruntime"},
 		},
 	})
 }

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
 )
 
 const driver = "csi.bellwether.invalid"
@@ -57,7 +59,7 @@ func (f *fleet) deployVolume() *volume {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "db", Image: "example-leader:latest", ImagePullPolicy: corev1.PullNever,
+					Name: "db", Image: "example-leader:" + image.Version, ImagePullPolicy: corev1.PullNever,
 					VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 				}}},
 			},
