@@ -37,8 +37,11 @@ type Term struct {
 // Elector contends for one Lease. Run, TryAcquire, Renew and Release exclude each other. Other
 // methods may be called at any time.
 type Elector struct {
-	config    Config
 	lease     types.NamespacedName
+	identity  string
+	hooks     Hooks
+	onLost    func(error)
+	log       *zap.Logger
 	candidate *leasehold.Candidate
 	busy      sync.Mutex // held by Run, TryAcquire, Renew and Release
 
@@ -65,11 +68,11 @@ func New(client kubernetes.Interface, config Config) (*Elector, error) {
 	if err := config.validate(hold); err != nil {
 		return nil, err
 	}
-	config.Logger = config.Logger.With(zap.Stringer("lease", hold.Lease), zap.String("identity", config.Identity))
-	hold.Log = config.Logger
+	hold.Log = config.Logger.With(zap.Stringer("lease", hold.Lease), zap.String("identity", config.Identity))
 	hold.OnLost, hold.OnHolder, hold.OnFinish = e.lose, e.observe, e.finish
 	hold.OnRenewal, hold.OnFailing = e.renewed, e.failing
-	e.config, e.lease, e.events = config, hold.Lease, eventLog{recorder: config.Events, lease: hold.Lease}
+	e.lease, e.identity, e.hooks, e.onLost, e.log = hold.Lease, config.Identity, config.Hooks, config.OnLost, hold.Log
+	e.events = eventLog{recorder: config.Events, lease: hold.Lease}
 	if e.candidate, err = leasehold.New(client, hold); err != nil {
 		return nil, fmt.Errorf("leaderelection: %w", err)
 	}
@@ -117,11 +120,11 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context) error) err
 		}
 		err := e.candidate.Run(context.WithValue(ctx, termKey{}, e.term(h)), h, lead)
 		if h.SteppedDown() && ctx.Err() == nil {
-			e.config.Logger.Info("stepped down, contending again")
+			e.log.Info("stepped down, contending again")
 			continue
 		}
 		if !h.Term.Lost() {
-			e.config.Logger.Info("stopped leading", zap.Error(err)) // that of the work, if any
+			e.log.Info("stopped leading", zap.Error(err)) // that of the work, if any
 			return err
 		}
 		if ctx.Err() != nil {
@@ -246,7 +249,7 @@ func (e *Elector) term(h *leasehold.Holder) Term {
 	first := h.First()
 	vacant, released := h.Vacant()
 	return Term{
-		Identity: e.config.Identity, LeaseUID: first.UID(), Transitions: first.Transitions(),
+		Identity: e.identity, LeaseUID: first.UID(), Transitions: first.Transitions(),
 		Token:  first.ResourceVersion(),
 		Vacant: vacant, Released: released,
 	}
@@ -263,7 +266,7 @@ func (e *Elector) continued() *leasehold.Holder {
 }
 
 func (e *Elector) begin(h *leasehold.Holder) {
-	e.config.Logger.Info("started leading", zap.Int32("transitions", h.First().Transitions()))
+	e.log.Info("started leading", zap.Int32("transitions", h.First().Transitions()))
 	e.mu.Lock()
 	e.holder = h
 	e.mu.Unlock()
@@ -277,8 +280,8 @@ func (e *Elector) observe(r lease.Record) {
 	e.seen = r
 	run := e.newLeader(holder)
 	e.mu.Unlock()
-	if changed && holder != "" && holder != e.config.Identity {
-		e.config.Logger.Info("following", zap.String("leader", holder))
+	if changed && holder != "" && holder != e.identity {
+		e.log.Info("following", zap.String("leader", holder))
 	}
 	run()
 }

@@ -66,7 +66,7 @@ func (r *report) enqueue(call func()) (run func()) {
 
 // newLeader enqueues OnNewLeader for an observed holder. The caller holds mu.
 func (e *Elector) newLeader(holder string) (run func()) {
-	hook := e.config.Hooks.OnNewLeader
+	hook := e.hooks.OnNewLeader
 	if hook == nil || holder == "" || holder == e.report.leader {
 		return func() {}
 	}
@@ -80,7 +80,7 @@ func (e *Elector) reportStart(h *leasehold.Holder) {
 	e.mu.Lock()
 	e.report.leading = h
 	run := e.report.enqueue(func() {
-		if hook := e.config.Hooks.OnStartedLeading; hook != nil {
+		if hook := e.hooks.OnStartedLeading; hook != nil {
 			hook(term)
 		}
 		e.events.became(term)
@@ -109,8 +109,8 @@ func (e *Elector) reportStop() (run func()) {
 	if loss != nil {
 		err = loss
 	}
-	hook := e.config.Hooks.OnStoppedLeading
-	if hook == nil && e.config.Events == nil {
+	hook := e.hooks.OnStoppedLeading
+	if hook == nil && e.events.recorder == nil {
 		return nil
 	}
 	term := e.term(h)
@@ -135,17 +135,17 @@ func (e *Elector) lose(err *lease.LostError) {
 	if run := e.reportStop(); run != nil {
 		process.RunWithTimeout(run)
 	}
-	e.config.OnLost(err)
+	e.onLost(err)
 }
 
 // failing reports a failed attempt, or the end of the failures.
 func (e *Elector) failing(lasted time.Duration, err error) {
-	e.call(e.config.Hooks.OnFailing, lasted, err)
+	e.call(e.hooks.OnFailing, lasted, err)
 }
 
 // renewed reports an attempt to renew.
 func (e *Elector) renewed(latency time.Duration, err error) {
-	e.call(e.config.Hooks.OnRenewal, latency, err)
+	e.call(e.hooks.OnRenewal, latency, err)
 }
 
 // call calls a hook, which may be nil, after earlier calls.

@@ -28,7 +28,7 @@ type Candidate struct {
 	Guard   *Guard        // of the lease
 	Contact *kube.Contact // of the candidate and its holders
 
-	config      Config
+	config      *Config
 	health      *health
 	running     atomic.Pointer[Holder] // the one that Run is in, or nil
 	forget      func()                 // what the supervisor knows of the lease
@@ -57,9 +57,9 @@ func newCandidate(client kubernetes.Interface, c Config) *Candidate {
 	c.Pod = c.Pod.withDefaults()
 	candidate := &Candidate{
 		Guard: newGuard(c.Lease, c.NotHeld, c.Guard), Contact: kube.NewContact(c.Clock, c.OnFailing),
-		config: c, health: &health{check: c.Healthy}, store: NewStore(client.CoordinationV1(), c, 3*c.Timing.Duration),
+		config: &c, health: &health{check: c.Healthy}, store: NewStore(client.CoordinationV1(), c, 3*c.Timing.Duration),
 		writes: lease.NewWriteLog(c.Process), client: client,
-		badge: &badge{pod: c.Pod, lease: c.Lease, process: c.Process, margin: c.Timing.Margin, log: c.Log},
+		badge: &badge{config: &c},
 	}
 	candidate.observation = lease.NewObservation(c.Timing.Duration, c.TrustForeign, candidate.reclaim)
 	return candidate
@@ -131,7 +131,7 @@ func (c *Candidate) Wait(ctx context.Context) (*Holder, error) {
 	pause := backoff(c.config.Timing)
 	c.store.refused.Forget()
 	asked := false // which rights are missing
-	c.witness = NewWitness(ctx, c.client, c.config)
+	c.witness = NewWitness(ctx, c.client, *c.config)
 	defer func() {
 		c.witness.Close()
 		c.witness = nil
@@ -268,7 +268,7 @@ func (c *Candidate) look(ctx context.Context) error {
 
 func (c *Candidate) see(r lease.Record) {
 	c.observation.Observe(r, c.config.Clock.Now())
-	c.config.OnHolder(r)
+	c.config.OnHolder(c.observation.Record()) // the first copy of a version, so that no other one is kept
 	if c.witness != nil {
 		c.witness.See(c.config.Lease, r)
 	}

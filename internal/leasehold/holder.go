@@ -24,7 +24,7 @@ import (
 // at any time.
 type Holder struct {
 	Term    *Term
-	config  Config
+	config  *Config
 	guard   *Guard
 	health  *health
 	contact *kube.Contact
@@ -51,7 +51,7 @@ type Holder struct {
 func (c *Candidate) newHolder() *Holder {
 	sent := c.writes.Sent()
 	h := &Holder{
-		Term: newTerm(c.config, c.Guard, sent), config: c.config, guard: c.Guard, health: c.health, contact: c.Contact,
+		Term: newTerm(*c.config, c.Guard, sent), config: c.config, guard: c.Guard, health: c.health, contact: c.Contact,
 		store: c.store, stamps: &c.stamps, badge: c.badge,
 		since: sent, writes: c.writes, first: c.writes.Standing(), recheck: make(chan struct{}, 1),
 	}

@@ -88,7 +88,7 @@ var mutations = []mutation.Mutation{
 	},
 	{
 		Name: "a container in a crash loop gives its lease away", File: "pod.go",
-		Old: " && age >= b.pod.MinUptime", New: "", Caught: "TestRecordNamesThePod",
+		Old: " && age >= pod.MinUptime", New: "", Caught: "TestRecordNamesThePod",
 	},
 }
 

@@ -41,14 +41,9 @@ func (p Pod) withDefaults() Pod {
 // badge identifies a process in reports of the kubelet by its mark, which only the termination
 // message of its own container has.
 type badge struct {
-	pod     Pod
-	lease   types.NamespacedName
-	process string
-	margin  time.Duration
-	log     *zap.Logger
-
-	shown bool // an attempt was made
-	err   error
+	config *Config
+	shown  bool // an attempt was made
+	err    error
 }
 
 // annotate names the Pod in a record that this process is about to write in a term of this age, or
@@ -56,8 +51,8 @@ type badge struct {
 func (b *badge) annotate(l *coordinationv1.Lease, age time.Duration) {
 	delete(l.Annotations, lease.PodAnnotation)
 	holds := ptr.Deref(l.Spec.HolderIdentity, "") != ""
-	if b.pod.UID != "" && holds && age >= b.pod.MinUptime && b.show() {
-		lease.NamePod(l, b.pod.Name, b.pod.UID, b.margin)
+	if pod := b.config.Pod; pod.UID != "" && holds && age >= pod.MinUptime && b.show() {
+		lease.NamePod(l, pod.Name, pod.UID, b.config.Timing.Margin)
 	}
 }
 
@@ -67,15 +62,15 @@ func (b *badge) show() bool {
 		return b.err == nil
 	}
 	b.shown = true
-	file, err := os.OpenFile(b.pod.Log, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := os.OpenFile(b.config.Pod.Log, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
-		_, err = file.WriteString("bellwether: lease " + b.lease.String() + ", process " + b.process + "\n")
+		_, err = file.WriteString("bellwether: lease " + b.config.Lease.String() + ", process " + b.config.Process + "\n")
 		if closed := file.Close(); err == nil {
 			err = closed
 		}
 	}
 	if b.err = err; err != nil {
-		b.log.Info("no termination message: if this container is killed, the lease is free when it has expired",
+		b.config.Log.Info("no termination message: if this container is killed, the lease is free when it has expired",
 			zap.Error(err))
 	}
 	return err == nil

@@ -19,10 +19,10 @@ func badgeOf(t *testing.T, log *zap.Logger) *badge {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "termination-log")
 	require.NoError(t, os.WriteFile(file, []byte("before\n"), 0o600))
-	return &badge{
-		pod:   Pod{Name: "p", UID: "u", MinUptime: time.Minute, Log: file},
-		lease: name, process: "MARK", margin: 3 * time.Second, log: log,
-	}
+	return &badge{config: &Config{
+		Lease: name, Process: "MARK", Timing: lease.Timing{Margin: 3 * time.Second}, Log: log,
+		Pod: Pod{Name: "p", UID: "u", MinUptime: time.Minute, Log: file},
+	}}
 }
 
 func TestRecordNamesThePod(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRecordNamesThePod(t *testing.T) {
 	n, ok := lease.RecordOf(l).PodProcess(name)
 	require.True(t, ok)
 	assert.Equal(t, lease.PodProcess{Lease: name, Pod: "p", UID: "u", Process: "MARK", Margin: 3 * time.Second}, n)
-	message, err := os.ReadFile(b.pod.Log)
+	message, err := os.ReadFile(b.config.Pod.Log)
 	require.NoError(t, err)
 	assert.Equal(t, "before\nbellwether: lease ns/l, process MARK\n", string(message), "once")
 
@@ -52,11 +52,11 @@ func TestRecordNamesThePod(t *testing.T) {
 func TestNothingNamesAPodWithoutAMark(t *testing.T) {
 	core, logs := logtest.New(zap.InfoLevel)
 	b := badgeOf(t, zap.New(core))
-	b.pod.Log += ".absent"
+	b.config.Pod.Log += ".absent"
 	l := lease.Record{}.Acquired(name, "a", 15*time.Second, at(0))
 	b.annotate(l, time.Hour)
 	b.annotate(l, time.Hour)
 	assert.NotContains(t, l.Annotations, lease.PodAnnotation)
 	assert.Equal(t, 1, logs.Len())
-	assert.NoFileExists(t, b.pod.Log)
+	assert.NoFileExists(t, b.config.Pod.Log)
 }
