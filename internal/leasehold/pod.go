@@ -62,15 +62,16 @@ func (b *badge) show() bool {
 		return b.err == nil
 	}
 	b.shown = true
-	file, err := os.OpenFile(b.config.Pod.Log, os.O_WRONLY|os.O_APPEND, 0)
+	c := b.config
+	file, err := os.OpenFile(c.Pod.Log, os.O_WRONLY|os.O_APPEND, 0)
 	if err == nil {
-		_, err = file.WriteString("bellwether: lease " + b.config.Lease.String() + ", process " + b.config.Process + "\n")
+		_, err = file.WriteString("bellwether: lease " + c.Lease.String() + ", process " + c.Process + "\n")
 		if closed := file.Close(); err == nil {
 			err = closed
 		}
 	}
 	if b.err = err; err != nil {
-		b.config.Log.Info("no termination message: if this container is killed, the lease is free when it has expired",
+		c.Log.Info("no termination message: if this container is killed, the lease is free when it has expired",
 			zap.Error(err))
 	}
 	return err == nil
