@@ -45,7 +45,7 @@ func main() {
 	lab.Main() // the BMCs of the chapter fencing start this program to ask what the machine does
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	d := demo{report: &report{out: os.Stdout}}
+	d, began := demo{report: &report{out: os.Stdout}}, time.Now()
 	if played, err := playedInside(ctx, d.report); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
@@ -84,6 +84,10 @@ func main() {
 		os.Exit(interrupted)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
+		if by := e2e.ClockSet(began); by != 0 {
+			fmt.Fprintf(os.Stderr, "demo: the machine's clock was set by %v meanwhile: that ends leaders and shards, and "+
+				"nothing starts them again here\n", by.Round(time.Second))
+		}
 		os.Exit(1)
 	}
 }

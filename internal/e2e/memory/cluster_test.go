@@ -18,8 +18,6 @@ import (
 const (
 	namespace = "default"
 	poll      = 20 * time.Millisecond
-	// How far the clock may be from that of the start: less than a Margin, more than time synchronization moves it.
-	clockError = 100 * time.Millisecond
 )
 
 // cluster is an API server of a test, and the processes that use it.
@@ -121,13 +119,10 @@ func (c *cluster) eventually(so func() bool, what string, args ...any) {
 	c.requireClock()
 }
 
-// requireClock skips the test if the machine's clock was set. A leader whose clock was set ahead by more than its
-// term lasts has lost it, as after a pause of the machine, and the acts of a history are in no order.
+// requireClock skips the test if the machine's clock was set.
 func (c *cluster) requireClock() {
 	c.t.Helper()
-	now := time.Now()
-	by := now.Round(0).Sub(c.began.Round(0)) - now.Sub(c.began) // by the wall clock, less by the monotonic one
-	if by.Abs() > clockError {
+	if by := e2e.ClockSet(c.began); by != 0 {
 		c.t.Skipf("NOT TESTED: the machine's clock was set by %v meanwhile", by)
 	}
 }
