@@ -13,8 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/command"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/command"
 )
 
 func main() {

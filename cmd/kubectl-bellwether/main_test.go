@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/command"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/command"
 	"github.com/bellwether-k8s/bellwether/internal/apisim"
 )
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/internal/lease"
 	"github.com/bellwether-k8s/bellwether/leaderelection"

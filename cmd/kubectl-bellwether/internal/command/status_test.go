@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/command"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/command"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 )
 
 // lines returns the lines of a table's rows that begin with these words, with single spaces.
@@ -64,7 +64,7 @@ func TestStatusShowsWhereRenewalsAreNotSeparated(t *testing.T) {
 		out := w.require("status")
 		assert.Contains(t, out, "none: a program's other requests can delay its renewals")
 
-		text, err := os.ReadFile("../../../deploy/components/flowcontrol/schema.yaml")
+		text, err := os.ReadFile("../../../../deploy/components/flowcontrol/schema.yaml")
 		require.NoError(t, err)
 		var schema flowcontrolv1.FlowSchema
 		require.NoError(t, yaml.UnmarshalStrict(text, &schema))

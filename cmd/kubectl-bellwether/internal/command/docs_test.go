@@ -27,7 +27,7 @@ import (
 )
 
 // docs has the pages that show what commands print. With BELLWETHER_UPDATE=1 their blocks are written again.
-const docs = "../../../docs/"
+const docs = "../../../../docs/"
 
 // recent is an age that depends on when a Lease was renewed last.
 var recent = regexp.MustCompile(`\b[0-4]s\b`)

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/table"
 	"github.com/bellwether-k8s/bellwether/sharder"
 )
 

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/table"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 

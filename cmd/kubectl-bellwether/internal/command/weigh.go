@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/table"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 	"github.com/bellwether-k8s/bellwether/internal/shardrecord"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
 	"github.com/bellwether-k8s/bellwether/fencing/v1alpha1"
 )
 

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/cluster"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/table"
-	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/view"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/cluster"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/table"
+	"github.com/bellwether-k8s/bellwether/cmd/kubectl-bellwether/internal/view"
 )
 
 // explaining is what a call of the command explain asks for.
