@@ -3,6 +3,9 @@ package image
 // Version is the tag of the images in the manifests: what the modules of this repository require of each other.
 const Version = "v0.1.0"
 
+// Reference is the program's image in the manifests.
+func (p Program) Reference() string { return p.Image + ":" + Version }
+
 // Programs returns those that images are made of: all commands, and the examples that are deployed.
 // Names and files are those in the examples' manifests and Dockerfiles.
 func Programs() []Program {

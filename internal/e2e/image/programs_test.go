@@ -59,7 +59,7 @@ func TestImagesAreThoseOfTheManifests(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err)
-		assert.Contains(t, string(manifest), "\n        image: "+p.Image+":"+image.Version+"\n")
+		assert.Contains(t, string(manifest), "\n        image: "+p.Reference()+"\n")
 		dockerfile, err := os.ReadFile(filepath.Join(root, p.Directory, "Dockerfile"))
 		require.NoError(t, err)
 		assert.Contains(t, string(dockerfile), "\nENTRYPOINT [\"/"+p.File+"\"]\n", p.Directory)

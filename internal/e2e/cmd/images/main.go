@@ -70,7 +70,7 @@ func write(output string, all []image.Built) error {
 		}
 		here := map[string]v1.Image{}
 		for _, b := range all {
-			here[b.Image+":"+image.Version] = b.Images[i]
+			here[b.Reference()] = b.Images[i]
 		}
 		return image.WriteArchive(filepath.Join(output, "images.tar"), here)
 	}

@@ -67,7 +67,7 @@ func writeImages(ctx context.Context, root, archive string) error {
 		if err != nil {
 			return err
 		}
-		images[p.Image] = built.Images[0]
+		images[p.Reference()] = built.Images[0]
 	}
 	return image.WriteArchive(archive, images)
 }
