@@ -2,8 +2,6 @@ package leaderelection
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/netip"
@@ -171,9 +169,7 @@ func (c Config) withDefaults() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("leaderelection: Identity: no hostname to make the default of: %w", err)
 		}
-		suffix := make([]byte, 8)
-		_, _ = rand.Read(suffix) // never fails
-		c.Identity = host + "_" + hex.EncodeToString(suffix)
+		c.Identity = lease.NewIdentity(host)
 	}
 	if c.OnLost == nil {
 		c.OnLost = leasehold.Exit(c.Logger, "not the leader any more")

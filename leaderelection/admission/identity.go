@@ -2,8 +2,6 @@ package admission
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"time"
@@ -11,6 +9,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/bellwether-k8s/bellwether/internal/lease"
 )
 
 // reviewTimeout bounds the request, because a client from leaderelection.LeaseConfig has no
@@ -45,7 +45,5 @@ func PodIdentity(ctx context.Context, client kubernetes.Interface) (string, erro
 		return "", fmt.Errorf("admission: Pod identity: the credentials of %q are not bound to a Pod: "+
 			"use the token that the kubelet mounts in it", user.Username)
 	}
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	return host + "_" + hex.EncodeToString(random) + "_" + uid[0], nil
+	return lease.NewIdentity(host) + "_" + uid[0], nil
 }

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
@@ -142,7 +140,7 @@ func (c Config) election(config *rest.Config) leaderelection.Config {
 		election.StepDown = c.StepDown + c.renewInterval()
 	}
 	if c.Identity != "" { // which shard the sharder's process is: an election tells processes apart
-		election.Identity = c.Identity + "_" + strings.ReplaceAll(string(uuid.NewUUID()), "-", "")
+		election.Identity = lease.NewIdentity(c.Identity)
 	}
 	if election.Name == "" && c.Ring != "" {
 		election.Name = c.Ring + "-sharder"

@@ -93,7 +93,7 @@ func TestAReplicaDistributesAndWorks(t *testing.T) {
 		assert.NoError(t, r.Alive(nil))
 		lease, err := leaders.CoordinationV1().Leases("default").Get(ctx, "checksums-sharder", metav1.GetOptions{})
 		require.NoError(t, err)
-		assert.Regexp(t, "^"+minimal().Identity+"_[0-9a-f]{32}$", *lease.Spec.HolderIdentity)
+		assert.Regexp(t, "^"+minimal().Identity+"_[0-9a-f]{16}$", *lease.Spec.HolderIdentity)
 		end()
 		assert.NoError(t, <-ended)
 		assert.ErrorIs(t, r.Ready(nil), shardlease.ErrNotHeld)
