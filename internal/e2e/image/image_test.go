@@ -13,12 +13,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
@@ -72,6 +75,37 @@ func digest(t *testing.T, b image.Built) string {
 	digest, err := b.Index.Digest()
 	require.NoError(t, err)
 	return digest.String()
+}
+
+// The same images give the same archive, and it has all of them.
+func TestAnArchiveOfImagesIsReproducible(t *testing.T) {
+	images := map[string]v1.Image{}
+	for i := range 10 {
+		c := image.Config{Platform: image.Platforms[0], Layers: [][]image.File{{image.Tmp}}, User: strconv.Itoa(i)}
+		var err error
+		images[fmt.Sprintf("toy-%d:v1", i)], err = image.New(c)
+		require.NoError(t, err)
+	}
+	written := func() string {
+		file := filepath.Join(t.TempDir(), "images.tar")
+		require.NoError(t, image.WriteArchive(file, images))
+		for reference, want := range images {
+			tag, err := name.NewTag(reference)
+			require.NoError(t, err)
+			read, err := tarball.ImageFromPath(file, &tag)
+			require.NoError(t, err)
+			require.NoError(t, validate.Image(read))
+			wanted, err := want.ConfigName()
+			require.NoError(t, err)
+			have, err := read.ConfigName()
+			require.NoError(t, err)
+			assert.Equal(t, wanted, have)
+		}
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		return fmt.Sprintf("%x", sha256.Sum256(content))
+	}
+	assert.Equal(t, written(), written())
 }
 
 // What is written as a layout is what the OCI specification requires, and has an image for each

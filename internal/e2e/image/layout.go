@@ -1,11 +1,16 @@
 package image
 
 import (
+	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -52,16 +57,44 @@ func WriteSBOMs(directory string, all []Built) error {
 
 // WriteArchive writes images of one platform, by their names, as containerd and Docker load them.
 func WriteArchive(file string, images map[string]v1.Image) error {
-	archive := map[name.Reference]v1.Image{}
+	references := map[name.Reference]v1.Image{}
 	for image, content := range images {
 		tag, err := name.NewTag(image)
 		if err != nil {
 			return fmt.Errorf("image: write archive: %s: %w", image, err)
 		}
-		archive[tag] = content
+		references[tag] = content
 	}
-	if err := tarball.MultiRefWriteToFile(file, archive); err != nil {
+	content, err := inOrder(references)
+	if err == nil {
+		err = os.WriteFile(file, content, 0o644)
+	}
+	if err != nil {
 		return fmt.Errorf("image: write archive: %w", err)
 	}
 	return nil
+}
+
+// inOrder returns the archive of images with its files in the order of their names. The library has them in any order.
+func inOrder(images map[name.Reference]v1.Image) ([]byte, error) {
+	var written bytes.Buffer
+	if err := tarball.MultiRefWrite(images, &written); err != nil {
+		return nil, err
+	}
+	var files []File
+	for read := tar.NewReader(&written); ; {
+		header, err := read.Next()
+		if err == io.EOF {
+			slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+			return archive(files)
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(read)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Name: header.Name, Mode: header.Mode, Content: content})
+	}
 }
