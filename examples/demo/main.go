@@ -85,8 +85,8 @@ func main() {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		if by := e2e.ClockSet(began); by != 0 {
-			fmt.Fprintf(os.Stderr, "demo: the machine's clock was set by %v meanwhile: that ends leaders and shards, and "+
-				"nothing starts them again here\n", by.Round(time.Second))
+			fmt.Fprintf(os.Stderr, "demo: the machine's clock was set by %v meanwhile: that ends leaders and shards, "+
+				"and nothing starts them again here\n", by.Round(time.Second))
 		}
 		os.Exit(1)
 	}

@@ -105,7 +105,8 @@ func TestAnArchiveOfImagesIsReproducible(t *testing.T) {
 		require.NoError(t, err)
 		return fmt.Sprintf("%x", sha256.Sum256(content))
 	}
-	assert.Equal(t, written(), written())
+	first := written()
+	assert.Equal(t, first, written())
 }
 
 // What is written as a layout is what the OCI specification requires, and has an image for each

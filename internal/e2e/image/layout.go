@@ -84,7 +84,7 @@ func inOrder(images map[name.Reference]v1.Image) ([]byte, error) {
 	var files []File
 	for read := tar.NewReader(&written); ; {
 		header, err := read.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 			return archive(files)
 		}
