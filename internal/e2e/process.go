@@ -160,9 +160,12 @@ func (p *Process) program(life *run) (*os.Process, error) {
 	return os.FindProcess(children[0])
 }
 
+// Program returns the process of the program: that of the latest run, or its child. To find it takes milliseconds.
+func (p *Process) Program() (*os.Process, error) { return p.program(p.current()) }
+
 // Signal sends the program a signal.
 func (p *Process) Signal(signal syscall.Signal) error {
-	program, err := p.program(p.current())
+	program, err := p.Program()
 	if err != nil {
 		return err
 	}

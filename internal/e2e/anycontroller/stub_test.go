@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/bellwether-k8s/bellwether/internal/process"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
 
@@ -179,9 +178,9 @@ func (r *replica) memory(field string) int {
 // pid is that of bellwether, below its supervisor.
 func (r *replica) pid() int {
 	r.cluster.t.Helper()
-	children := process.Children(r.Pid())
-	require.NotEmpty(r.cluster.t, children, "of the supervisor of %s", r.name)
-	return children[0]
+	program, err := r.Program()
+	require.NoError(r.cluster.t, err)
+	return program.Pid
 }
 
 // stream is a watch whose lines the test reads.

@@ -3,7 +3,6 @@ package leaderelection_test
 import (
 	"fmt"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -11,21 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
-	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
 // daemon is a program that is elected: ours with its supervisor, or that of client-go.
 type daemon struct {
 	process *e2e.Process
 	began   chan time.Time // the first act of each term
-}
-
-// program is the number of the program's process, a child of its supervisor if it has one.
-func (d *daemon) program() int {
-	for _, child := range process.Children(d.process.Pid()) {
-		return child
-	}
-	return d.process.Pid()
 }
 
 // BenchmarkKill is the time from kill -9 of the leader's process until the first act of its
@@ -79,9 +69,10 @@ func BenchmarkKill(b *testing.B) {
 			return func() (took []time.Duration) {
 				for range rounds {
 					<-time.After(aWhile())
-					program := leader.program()
+					program, err := leader.process.Program()
+					require.NoError(b, err)
 					killed := time.Now()
-					require.NoError(b, syscall.Kill(program, syscall.SIGKILL))
+					require.NoError(b, program.Kill())
 					took = append(took, (<-next.began).Sub(killed))
 					require.NoError(b, leader.process.Restart())
 					leader, next = next, leader
