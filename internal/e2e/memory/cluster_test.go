@@ -114,6 +114,7 @@ func (c *cluster) eventually(so func() bool, what string, args ...any) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("not within %v: "+what, append([]any{patience}, args...)...)
 		}
+		c.requireClock()
 		c.requireWorking()
 	}
 	c.requireClock()
@@ -150,7 +151,6 @@ const (
 // requireWorking requires that no program refuses to work: what a test waits for would not come.
 func (c *cluster) requireWorking() {
 	c.t.Helper()
-	c.requireClock()
 	for _, p := range c.runs {
 		select {
 		case <-p.Done():
