@@ -192,15 +192,15 @@ endtoend = (cd internal/e2e && export $(SPARE) && go list $(2) -test -export $(E
 
 # Real nodes run alone: dozens of containers that start at once have others lose their Leases.
 realnodes: gotestsum controlplane nodes ## end-to-end tests on nodes with a real kubelet
-	@$(call gotest,internal/e2e,realnodes,-race -p 1 -parallel 6 ./realnode/...)
+	@$(call gotest,internal/e2e,realnodes,-race -p 1 -parallel 6 ./realnode ./realnode/doomed)
 
 agents: gotestsum controlplane $(if $(filter 0,$(LAB)),,lab) ## end-to-end tests with real fence agents, BMCs and power distribution units
 	@$(call gotest,internal/e2e,agents,-race -p 1 -parallel 6 $(AGENTS))
 
-foreign: gotestsum controlplane ## controllers that others have published, unmodified, behind bellwether run --ring
+foreign: gotestsum controlplane nodes ## controllers that others have published, unmodified, behind bellwether run --ring
 	@echo "builds sample-controller and KubeRay's operator once: some 8 minutes on 2 cores; what cannot be had is NOT TESTED"
 	@! command -v npm >/dev/null || npm install --silent --prefix '$(CACHE)/client-node' @kubernetes/client-node@1 || true
-	@export CGO_ENABLED=0 CLIENT_NODE='$(CACHE)/client-node' && $(call gotest,internal/e2e,foreign,-p 1 -run '^TestForeign' ./anycontroller)
+	@export CGO_ENABLED=0 CLIENT_NODE='$(CACHE)/client-node' && $(call gotest,internal/e2e,foreign,-p 1 -run '^TestForeign' ./anycontroller ./realnode/foreign)
 
 deep: gotestsum controlplane nodes $(if $(filter 0,$(LAB)),,lab) ## chaos, storms of failures, all images twice, the walkthrough
 	@$(call gotest,internal/e2e,deep,-race -p 1 -parallel 6 $(DEEP))

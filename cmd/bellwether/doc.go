@@ -116,10 +116,11 @@
 // With --ring, this process is a shard of package sharder, and one of the replicas is also the sharder. The
 // program starts when the shard's term begins and reaches the API server through a proxy in this process
 // (package sharder/proxy), which it finds by KUBECONFIG, by KUBERNETES_SERVICE_HOST and _PORT, and with
-// --service-account by the directory that a kubelet mounts for Pods. What it lists and watches of the
-// resources of --resource and --children are this shard's objects only. What it writes to them is sent only
-// while the object is this shard's: otherwise it is refused as a conflict, or with 429 if the object may be this
-// shard's soon. All other requests pass while the Lease of the shard is held.
+// --service-account by the directory that a kubelet mounts for Pods. Mount the Pod's own token elsewhere then, and
+// name that directory by --credentials. What the program lists and watches of the resources of --resource and
+// --children are this shard's objects only. What it writes to them is sent only while the object is this shard's:
+// otherwise it is refused as a conflict, or with 429 if the object may be this shard's soon. All other requests pass
+// while the Lease of the shard is held.
 //
 // --selector and --namespaces restrict the ring to some objects, and the others are no shard's. Without a cluster-wide
 // right, set --namespaces.
@@ -139,8 +140,9 @@
 // # Exit codes
 //
 //	64        a flag is wrong; nothing was written
-//	69        bellwether cannot work here (a limit, /proc, an address that is in use), or the election has failed,
-//	          for example because a right is missing, which the message names
+//	69        bellwether cannot work here (a limit, /proc, an address that is in use), the API server does not
+//	          answer when a shard starts, or the election has failed, for example because a right is missing,
+//	          which the message names
 //	75        the Lease was lost, or about to be lost, or the command of --after has failed; start it again
 //	126, 127  the program cannot be executed, or was not found
 //	128+n     signal n has ended the program, such as 137 for SIGKILL, or a candidate

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/bellwether-k8s/bellwether/leaderelection"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
@@ -25,16 +28,17 @@ import (
 
 // options are the command line of bellwether run.
 type options struct {
-	election   leaderelection.Config
-	kubeconfig string
-	grace      time.Duration
-	stop       syscall.Signal // if 0, SIGTERM or a SIGINT that has come
-	health     string
-	probes     string // the address at which kubelets ask
-	after      string
-	program    string // the path of arguments[0]
-	arguments  []string
-	ring       ringOptions
+	election    leaderelection.Config
+	kubeconfig  string
+	credentials string // a directory
+	grace       time.Duration
+	stop        syscall.Signal // if 0, SIGTERM or a SIGINT that has come
+	health      string
+	probes      string // the address at which kubelets ask
+	after       string
+	program     string // the path of arguments[0]
+	arguments   []string
+	ring        ringOptions
 }
 
 // ringOptions are those of a shard. name is empty without --ring.
@@ -181,6 +185,8 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	flags.StringVar(&o.election.PodUID, "pod-uid", "", "`UID` of this Pod, whose name is the hostname: others then "+
 		"learn from the kubelet that this container has ended")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`path` of a kubeconfig (default: $KUBECONFIG, or in-cluster)")
+	flags.StringVar(&o.credentials, "credentials", "", "`directory` of this Pod's token, ca.crt and namespace, if "+
+		"it is not /var/run/secrets/kubernetes.io/serviceaccount")
 	flags.DurationVar(&o.grace, "grace", 20*time.Second,
 		"how `long` the processes of the program may take to end after SIGTERM; set a Pod's "+
 			"terminationGracePeriodSeconds longer by 1.6 times --duration")
@@ -220,6 +226,10 @@ func parse(arguments []string, help io.Writer) (options, error) {
 	})
 	if o.election.Name == "" && o.ring.name == "" {
 		errs = append(errs, errors.New("--lease: must name a Lease, or --ring a ring (got \"\")"))
+	}
+	if o.credentials != "" && o.kubeconfig != "" {
+		errs = append(errs, fmt.Errorf("--credentials: must not be set with --kubeconfig (got %q and %q)",
+			o.credentials, o.kubeconfig))
 	}
 	if o.grace < 0 {
 		errs = append(errs, fmt.Errorf("--grace: must not be negative (got %v)", o.grace))
@@ -289,9 +299,35 @@ func (o *options) find() (err error) {
 // shell runs the commands that flags give.
 const shell = "/bin/sh"
 
-// cluster returns the configuration of clients, as kubectl finds it.
-func (o *options) cluster() clientcmd.ClientConfig {
+// cluster returns the configuration of clients, as kubectl finds it unless --credentials is set, and the flag that it
+// is from.
+func (o *options) cluster() (config clientcmd.ClientConfig, flag string, err error) {
+	if o.credentials != "" {
+		config, err = o.inPod()
+		return config, "--credentials", err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	config = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	return config, "--kubeconfig", nil
+}
+
+// inPod is what client-go does in a Pod, with another directory.
+func (o *options) inPod() (clientcmd.ClientConfig, error) {
+	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set, as in a Pod")
+	}
+	namespace, err := os.ReadFile(filepath.Join(o.credentials, "namespace"))
+	if err != nil {
+		return nil, err
+	}
+	c := clientcmdapi.NewConfig()
+	c.Clusters["pod"] = &clientcmdapi.Cluster{
+		Server: "https://" + net.JoinHostPort(host, port), CertificateAuthority: filepath.Join(o.credentials, "ca.crt"),
+	}
+	c.AuthInfos["pod"] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(o.credentials, "token")}
+	c.Contexts["pod"] = &clientcmdapi.Context{Cluster: "pod", AuthInfo: "pod", Namespace: string(namespace)}
+	c.CurrentContext = "pod"
+	return clientcmd.NewDefaultClientConfig(*c, &clientcmd.ConfigOverrides{}), nil
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,36 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, []string{"sh", "-c", "--lease"}, o.arguments)
 	require.NoError(t, o.find())
 	assert.True(t, strings.HasSuffix(o.program, "/sh"), o.program)
+}
+
+func TestCredentialsAreInADirectory(t *testing.T) {
+	directory := t.TempDir()
+	o, err := parse([]string{"--lease", "l", "--credentials", directory, "--", "true"}, io.Discard)
+	require.NoError(t, err)
+	refused := func(why string) {
+		t.Helper()
+		_, flag, err := o.cluster()
+		assert.Equal(t, "--credentials", flag)
+		require.ErrorContains(t, err, why)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	refused("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set, as in a Pod")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "6443")
+	refused("namespace: no such file")
+	for _, name := range []string{"token", "ca.crt", "namespace"} {
+		require.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte("the "+name), 0o600))
+	}
+	cluster, _, err := o.cluster()
+	require.NoError(t, err)
+	config, err := cluster.ClientConfig()
+	require.NoError(t, err)
+	assert.Equal(t, "https://[fd00::1]:6443", config.Host)
+	assert.Equal(t, filepath.Join(directory, "ca.crt"), config.CAFile)
+	assert.Equal(t, filepath.Join(directory, "token"), config.BearerTokenFile, "a kubelet renews it")
+	namespace, _, err := cluster.Namespace()
+	require.NoError(t, err)
+	assert.Equal(t, "the namespace", namespace)
 }
 
 func TestAFlagWithoutAValueNeedsNone(t *testing.T) {
@@ -49,6 +81,7 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 		{"grace: must be given once", "--grace 1s --grace=1s"},
 		{"--health-address: must be host:port", "--health-address 8080"},
 		{"--after: must not be set with --pod-uid", "--after true --pod-uid 1"},
+		{`--credentials: must not be set with --kubeconfig (got "d" and "k")`, "--credentials d --kubeconfig k"},
 		{"--quiet: must be set with --ring", "--lease l --quiet 1s"},
 		{"--weight: must be set with --ring", "--lease l --weight 5"},
 		{"--version: must be set with --ring", "--lease l --version 2"},

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -35,7 +38,7 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	}
 	r, err := replica.New(config, c)
 	if err != nil {
-		return usageError{err}
+		return ofFlags(err)
 	}
 	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
@@ -45,7 +48,7 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 		Hooks:  proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {
-		return usageError{err}
+		return ofFlags(err)
 	}
 	counts.objects = p.Objects
 	j.check = func() error { return r.Alive(nil) }
@@ -53,6 +56,17 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 		return err
 	}
 	return r.Run(ctx, func(ctx context.Context) error { return j.serve(ctx, r, p) }, nil)
+}
+
+// ofFlags returns the error of a configuration as one of the flags, unless the API server has not answered a question
+// about them.
+func ofFlags(err error) error {
+	var network net.Error
+	var status apierrors.APIStatus
+	if errors.As(err, &network) || errors.As(err, &status) {
+		return err
+	}
+	return usageError{err}
 }
 
 // replica returns the configuration that the flags give.

@@ -68,10 +68,13 @@ func (e usageError) Unwrap() error { return e.error }
 
 // target returns the configuration of a client, and sets the namespace.
 func (o *options) target() (*rest.Config, error) {
-	cluster := o.cluster()
+	cluster, flag, err := o.cluster()
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %w", flag, err)}
+	}
 	config, err := cluster.ClientConfig()
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--kubeconfig: %w", err)}
+		return nil, usageError{fmt.Errorf("%s: %w", flag, err)}
 	}
 	if o.election.Namespace == "" {
 		if o.election.Namespace, _, err = cluster.Namespace(); err != nil {

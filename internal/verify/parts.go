@@ -26,7 +26,7 @@ var parts = []part{
 	{"realnodes", false, 7 * time.Minute},
 	{"mutations", false, 6 * time.Minute},
 	{"agents", false, 6 * time.Minute},
-	{"foreign", false, 8 * time.Minute},
+	{"foreign", false, 9 * time.Minute},
 	{"compat", false, time.Minute},
 	{"heavy", false, 2 * time.Minute},
 	{"upgrades", false, 3 * time.Minute},

@@ -122,7 +122,7 @@ func requireWayIn(t testing.TB, d appsv1.Deployment) {
 	credentials := volumes[mounts["/var/run/secrets/bellwether"]].Projected
 	require.NotNil(t, credentials)
 	assert.Len(t, credentials.Sources, 3)
-	assert.Contains(t, d.Spec.Template.Annotations["bellwether.dev/kubeconfig"], "/var/run/secrets/bellwether/token")
+	assert.Contains(t, c.Command, "--credentials=/var/run/secrets/bellwether")
 	for _, argument := range c.Command {
 		if _, after, found := strings.Cut(argument, "$("); found {
 			name, _, _ := strings.Cut(after, ")")

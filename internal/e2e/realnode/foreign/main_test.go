@@ -1,0 +1,81 @@
+//go:build linux
+
+package foreign_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
+)
+
+const (
+	rayModule     = "github.com/ray-project/kuberay/ray-operator"
+	rayRepository = "github.com/ray-project/kuberay//ray-operator" // as kustomize writes it
+	rayVersion    = "v1.5.0"
+	bellwether    = "github.com/bellwether-k8s/bellwether/cmd/bellwether"
+)
+
+var (
+	cluster *realnode.Cluster
+	missing error // why there is none
+)
+
+func TestMain(m *testing.M) {
+	realnode.Boot()
+	options, err := prepare(context.Background())
+	switch {
+	case errors.Is(err, e2e.ErrNotPublished):
+		missing = err
+		os.Exit(m.Run())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	missing = realnode.Missing()
+	realnode.Main(m, &cluster, options)
+}
+
+// prepare returns the options of the cluster. Outside of the sandbox, it builds the operator; in there, where there
+// is no network, the operator is found, and becomes an image.
+func prepare(ctx context.Context) (realnode.Options, error) {
+	options := realnode.Options{
+		Nodes: []string{"n1", "n2"},
+		Images: map[string]realnode.Image{
+			"bellwether:" + image.Version: {Program: bellwether, More: map[string]string{"bellwether": bellwether}},
+		},
+	}
+	if realnode.Missing() != nil {
+		return options, nil
+	}
+	program, err := e2e.Published(ctx, os.Stderr, rayModule, rayVersion, "")
+	if err != nil || !realnode.Inside() {
+		return options, err
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return options, err
+	}
+	operator, err := image.New(image.Config{ // as by its Dockerfile
+		Platform:   v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH},
+		Layers:     [][]image.File{{image.Tmp, {Name: "manager", Mode: 0o755, Content: content}}},
+		Entrypoint: []string{"/manager"},
+		User:       "65532:65532",
+	})
+	if err != nil {
+		return options, err
+	}
+	options.Archive = filepath.Join(os.TempDir(), "operator.tar")
+	return options, image.WriteArchive(options.Archive, map[string]v1.Image{
+		"quay.io/kuberay/operator:" + rayVersion: operator,
+	})
+}
