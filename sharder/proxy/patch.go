@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,14 +46,10 @@ func keepInMergePatch(data []byte, current objectMeta) (_ []byte, pinned bool, e
 			for key := range api.WithoutMarks(have) {
 				entries[key] = json.RawMessage("null")
 			}
-		case slices.ContainsFunc(keysOf(entries), func(key string) bool { return strings.HasPrefix(key, "$") }):
+		case slices.ContainsFunc(slices.Collect(maps.Keys(entries)), isDirective):
 			return nil, false, fmt.Errorf("metadata.%s: a directive would remove the ring's marks", field)
 		default:
-			for _, key := range keysOf(entries) {
-				if isMark(key) {
-					delete(entries, key)
-				}
-			}
+			maps.DeleteFunc(entries, func(key string, _ json.RawMessage) bool { return isMark(key) })
 		}
 		meta[field], _ = json.Marshal(entries)
 	}
@@ -76,13 +73,7 @@ func replaces(entries fields) bool {
 	return entries["$patch"] != nil || entries["$retainKeys"] != nil
 }
 
-func keysOf(entries fields) []string {
-	var keys []string
-	for key := range entries {
-		keys = append(keys, key)
-	}
-	return keys
-}
+func isDirective(key string) bool { return strings.HasPrefix(key, "$") }
 
 // operation is one of a JSON patch (RFC 6902).
 type operation struct {
