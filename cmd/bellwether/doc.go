@@ -140,9 +140,8 @@
 // # Exit codes
 //
 //	64        a flag is wrong; nothing was written
-//	69        bellwether cannot work here (a limit, /proc, an address that is in use), the API server does not
-//	          answer when a shard starts, or the election has failed, for example because a right is missing,
-//	          which the message names
+//	69        bellwether cannot work here (a limit, /proc, an address that is in use), or the election has failed,
+//	          for example because a right is missing, which the message names
 //	75        the Lease was lost, or about to be lost, or the command of --after has failed; start it again
 //	126, 127  the program cannot be executed, or was not found
 //	128+n     signal n has ended the program, such as 137 for SIGKILL, or a candidate

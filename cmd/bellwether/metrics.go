@@ -18,9 +18,8 @@ import (
 // requests counts what the proxy did, for /metrics in Prometheus' text format. The root module does
 // not depend on Prometheus' client library.
 type requests struct {
-	objects func() map[schema.GroupResource]int
-
 	mu     sync.Mutex
+	proxy  *proxy.Proxy // nil until there is one
 	counts map[requestKind]int
 	added  [len(addedBounds) + 1]int // requests by added latency
 	sum    time.Duration
@@ -32,6 +31,13 @@ type requestKind struct{ resource, verb, outcome string }
 var addedBounds = [...]time.Duration{
 	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond, time.Second,
+}
+
+// of has the objects counted of a proxy.
+func (m *requests) of(p *proxy.Proxy) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.proxy = p
 }
 
 func (m *requests) count(
@@ -76,7 +82,10 @@ func (m *requests) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 	_, _ = fmt.Fprintf(w, "%s_sum %v\n%s_count %d\n", histogram, m.sum.Seconds(), histogram, total)
 	help(w, "bellwether_proxy_objects", "gauge", "Objects of this shard.")
-	objects := m.objects()
+	objects := map[schema.GroupResource]int{}
+	if m.proxy != nil {
+		objects = m.proxy.Objects()
+	}
 	for _, resource := range slices.SortedFunc(maps.Keys(objects), func(a, b schema.GroupResource) int {
 		return cmp.Compare(a.String(), b.String())
 	}) {

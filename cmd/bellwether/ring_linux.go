@@ -2,21 +2,22 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/bellwether-k8s/bellwether/internal/clock"
+	"github.com/bellwether-k8s/bellwether/internal/kube"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/sharder/proxy"
 	"github.com/bellwether-k8s/bellwether/sharder/replica"
@@ -26,11 +27,28 @@ import (
 // share makes this process a shard, whose program reaches the API server through it, until this
 // process has to end or its term has ended.
 func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor.Supervisor) error {
-	discovery, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.Discovery()))
+	counts := &requests{}
+	var contender atomic.Pointer[replica.Replica]
+	j.check = func() error {
+		if r := contender.Load(); r != nil {
+			return r.Alive(nil)
+		}
+		return nil
+	}
+	if err := j.answerProbes(counts); err != nil {
+		return err
+	}
+	if err := j.await(ctx, client.CoreV1().RESTClient()); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	c := j.replica()
 	c.Mapper, c.Supervisor, c.OnLost, c.Logger = mapper, parent, j.lost, j.log
 	if j.health != "" {
@@ -38,9 +56,8 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 	}
 	r, err := replica.New(config, c)
 	if err != nil {
-		return ofFlags(err)
+		return usageError{err}
 	}
-	counts := &requests{}
 	p, err := proxy.New(proxy.Config{
 		Shard: r.Shard, Upstream: r.ShardConfig, Mapper: mapper, Resources: c.Resources,
 		ShowMarks: j.ring.showMarks, OwnElection: j.ring.ownElection, DryRun: j.ring.dryRun,
@@ -48,25 +65,29 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 		Hooks:  proxy.Hooks{OnRequest: counts.count},
 	})
 	if err != nil {
-		return ofFlags(err)
+		return usageError{err}
 	}
-	counts.objects = p.Objects
-	j.check = func() error { return r.Alive(nil) }
-	if err := j.answerProbes(counts); err != nil {
-		return err
-	}
+	counts.of(p)
+	contender.Store(r)
 	return r.Run(ctx, func(ctx context.Context) error { return j.serve(ctx, r, p) }, nil)
 }
 
-// ofFlags returns the error of a configuration as one of the flags, unless the API server has not answered a question
-// about them.
-func ofFlags(err error) error {
-	var network net.Error
-	var status apierrors.APIStatus
-	if errors.As(err, &network) || errors.As(err, &status) {
-		return err
+// await returns when the API server answers, which has to say what the resources are before this process can contend
+// for the Lease of the shard.
+func (j *job) await(ctx context.Context, server rest.Interface) error {
+	failures := kube.NewFailures(j.log, clock.System())
+	for {
+		_, err := kube.Bounded(ctx, server.Get().AbsPath("/api").DoRaw)
+		failures.Note("", err, "request failed, retrying", "request succeeds again")
+		if err == nil || kube.AccessDenied(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(j.warning):
+		}
 	}
-	return usageError{err}
 }
 
 // replica returns the configuration that the flags give.

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 func TestAShardWithANameOfItsOwnIsInItsPod(t *testing.T) {
@@ -53,16 +49,4 @@ func TestARingOfSomeObjects(t *testing.T) {
 		assert.Equal(t, "app=x,!old", r.Selector.String())
 		assert.Equal(t, []string{"a", "b"}, r.Namespaces)
 	}
-}
-
-// An API server that does not answer says nothing of the flags.
-func TestAnUnansweredQuestionIsNoWrongFlag(t *testing.T) {
-	var usage usageError
-	for _, unanswered := range []error{
-		&url.Error{Op: "Get", URL: "https://192.0.2.1/api", Err: errors.New("no route to host")},
-		apierrors.NewServiceUnavailable("starting"),
-	} {
-		assert.NotErrorAs(t, ofFlags(fmt.Errorf("Resources[0].GVR: %w", unanswered)), &usage)
-	}
-	assert.ErrorAs(t, ofFlags(errors.New("Resources[0].GVR: not served")), &usage)
 }

@@ -1,0 +1,50 @@
+package anycontroller_test
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A replica that starts while the API server is unreachable waits for it, although it cannot know its resources yet. A
+// kubelet that asks it meanwhile does not restart it.
+func TestAReplicaStartsDuringAnOutage(t *testing.T) {
+	s := newStub(t)
+	network, err := s.cp.Proxy()
+	require.NoError(t, err)
+	network.Cut()
+	user := s.namespace + "-a"
+	rights, everywhere := s.rights()
+	require.NoError(t, s.cp.Grant(t.Context(), user, s.namespace, rights...))
+	require.NoError(t, s.cp.Grant(t.Context(), user, "", everywhere...))
+	r, err := s.run("a", "a", network.Config(s.cp.User(user, replicasGroup)))
+	require.NoError(t, err)
+	s.replicas["a"] = r
+	said := func(text string) func() bool {
+		return func() bool {
+			log, err := os.ReadFile(r.Log())
+			return err == nil && strings.Contains(string(log), text)
+		}
+	}
+	require.Eventually(t, said("request failed, retrying"), patience, poll)
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		response, err := http.Get("http://" + r.address() + path)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", path, body)
+	}
+	network.Heal()
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, "a"))
+		return err == nil
+	}, patience, poll, "the program does not start")
+	assert.True(t, said("request succeeds again")())
+}
