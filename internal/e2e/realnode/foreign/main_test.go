@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,7 +23,7 @@ const (
 	rayModule     = "github.com/ray-project/kuberay/ray-operator"
 	rayRepository = "github.com/ray-project/kuberay//ray-operator" // as kustomize writes it
 	rayVersion    = "v1.5.0"
-	bellwether    = "github.com/bellwether-k8s/bellwether/cmd/bellwether"
+	root          = "../../../.."
 )
 
 var (
@@ -48,12 +49,7 @@ func TestMain(m *testing.M) {
 // prepare returns the options of the cluster. Outside of the sandbox, it builds the operator; in there, where there
 // is no network, the operator is found, and becomes an image.
 func prepare(ctx context.Context) (realnode.Options, error) {
-	options := realnode.Options{
-		Nodes: []string{"n1", "n2"},
-		Images: map[string]realnode.Image{
-			"bellwether:" + image.Version: {Program: bellwether, More: map[string]string{"bellwether": bellwether}},
-		},
-	}
+	options := realnode.Options{Nodes: []string{"n1", "n2"}}
 	if realnode.Missing() != nil {
 		return options, nil
 	}
@@ -65,8 +61,9 @@ func prepare(ctx context.Context) (realnode.Options, error) {
 	if err != nil {
 		return options, err
 	}
+	here := v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH}
 	operator, err := image.New(image.Config{ // as by its Dockerfile
-		Platform:   v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH},
+		Platform:   here,
 		Layers:     [][]image.File{{image.Tmp, {Name: "manager", Mode: 0o755, Content: content}}},
 		Entrypoint: []string{"/manager"},
 		User:       "65532:65532",
@@ -74,8 +71,15 @@ func prepare(ctx context.Context) (realnode.Options, error) {
 	if err != nil {
 		return options, err
 	}
-	options.Archive = filepath.Join(os.TempDir(), "operator.tar")
+	programs := image.Programs()
+	i := slices.IndexFunc(programs, func(p image.Program) bool { return p.Image == "bellwether" })
+	built, err := image.Build(ctx, image.Source{Root: root}, programs[i], here)
+	if err != nil {
+		return options, err
+	}
+	options.Archive = filepath.Join(os.TempDir(), "images.tar")
 	return options, image.WriteArchive(options.Archive, map[string]v1.Image{
 		"quay.io/kuberay/operator:" + rayVersion: operator,
+		programs[i].Reference():                  built.Images[0],
 	})
 }

@@ -31,9 +31,8 @@ import (
 )
 
 const (
-	root     = "../../../.."
 	operator = "kuberay-operator" // the Deployment, and so the ring
-	objects  = 12
+	objects  = 30                 // so many that each shard has some
 	patience = 3 * time.Minute
 	poll     = 100 * time.Millisecond
 )
