@@ -73,18 +73,24 @@ func (j *job) share(ctx context.Context, config *rest.Config, parent *supervisor
 }
 
 // await returns when the API server answers, which has to say what the resources are before this process can contend
-// for the Lease of the shard.
+// for the Lease of the shard. A candidate that is refused for a LeaseDuration ends, as in an election.
 func (j *job) await(ctx context.Context, server rest.Interface) error {
 	failures := kube.NewFailures(j.log, clock.System())
+	refused := kube.NewRefusals(clock.System(), kube.RequestTimeout+j.warning)
 	for {
-		_, err := kube.Bounded(ctx, server.Get().AbsPath("/api").DoRaw)
+		_, err := kube.Bounded(ctx, func(ctx context.Context) (any, error) {
+			return nil, server.Get().AbsPath("/api").Do(ctx).Error() // DoRaw would not decode a refusal
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		failures.Note("", err, "request failed, retrying", "request succeeds again")
-		if err == nil || kube.AccessDenied(err) {
+		refused.Note("", kube.AccessDenied(err))
+		if err == nil || refused.Lasted("") >= j.election.LeaseDuration {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-time.After(j.warning):
 		}
 	}

@@ -1,12 +1,14 @@
 package anycontroller_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -47,4 +49,22 @@ func TestAReplicaStartsDuringAnOutage(t *testing.T) {
 		return err == nil
 	}, patience, poll, "the program does not start")
 	assert.True(t, said("request succeeds again")())
+}
+
+// One whose credentials are not accepted says so, and ends after the duration of its Lease.
+func TestAReplicaThatIsRefusedEnds(t *testing.T) {
+	s := newStub(t)
+	s.lease = 5 * time.Second
+	config := s.cp.User(s.namespace + "-a")
+	config.CertData, config.KeyData, config.BearerToken = nil, nil, "of another cluster"
+	r, err := s.run("a", "a", config)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	exit, err := r.Wait(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 69, exit.Code)
+	log, err := os.ReadFile(r.Log())
+	require.NoError(t, err)
+	assert.Contains(t, string(log), "Unauthorized")
 }
