@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kuberay"
 	"github.com/bellwether-k8s/bellwether/internal/process"
 )
 
@@ -39,8 +40,8 @@ func TestForeignChaos(t *testing.T) {
 		wanted := slices.Repeat([]int{1}, objects)
 		r.chaos(r.reconciled, func(ctx context.Context, random *rand.Rand) error {
 			i := random.IntN(objects)
-			wanted[i] = min(wanted[i]+1, rayWorkers) // without deletions, each Pod is created once
-			return r.scale(ctx, fmt.Sprintf("ray-%02d", i), wanted[i])
+			wanted[i] = min(wanted[i]+1, kuberay.MaxWorkers) // without deletions, each Pod is created once
+			return r.clusters.Scale(ctx, kuberay.Name(i), wanted[i])
 		})
 		r.createdOnce(services, objects)
 		r.createdOnce(pods, len(r.list(pods)))

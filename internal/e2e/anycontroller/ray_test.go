@@ -1,8 +1,6 @@
 package anycontroller_test
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,48 +12,45 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kuberay"
 )
 
-const (
-	rayModule  = "github.com/ray-project/kuberay/ray-operator"
-	rayVersion = "v1.5.0"
-	rayLease   = "ray-operator-leader"
-	rayWorkers = 100 // at most, of each cluster
-)
+const rayLease = "ray-operator-leader"
 
 var (
-	rayClusters = schema.GroupVersionResource{Group: "ray.io", Version: "v1", Resource: "rayclusters"}
-	pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	services    = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	pods     = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 )
 
-// ray is a cluster of ray-operators: on controller-runtime, with an election of their own, and with Pods whose
-// names the API server makes, so that nothing but their caches keeps them from creating one twice.
-type ray struct{ *cluster }
+// ray is a cluster of ray-operators: on controller-runtime, and with an election of their own.
+type ray struct {
+	*cluster
+	clusters kuberay.RayClusters
+}
 
 func newRay(t testing.TB) ray {
 	t.Helper()
-	path, source := published(t, rayModule, rayVersion, "")
+	path, source := published(t, kuberay.Module, kuberay.Version, "")
 	admin := &cluster{t: t}
 	var err error
 	admin.client, err = dynamicAdmin()
 	require.NoError(t, err)
 	definitions, err := filepath.Glob(filepath.Join(source, "config", "crd", "bases", "*.yaml"))
 	require.NoError(t, err)
-	admin.applied(rayClusters, definitions...)
+	admin.applied(kuberay.Resource(), definitions...)
 	content, err := os.ReadFile(filepath.Join(source, "config", "rbac", "role.yaml"))
 	require.NoError(t, err)
 	var role rbacv1.ClusterRole
 	require.NoError(t, yaml.Unmarshal([]byte(strings.TrimPrefix(string(content), "---\n")), &role))
-	r := ray{newCluster(t, program{
-		name: "ray", resources: []schema.GroupVersionResource{rayClusters},
+	r := ray{cluster: newCluster(t, program{
+		name: "ray", resources: []schema.GroupVersionResource{kuberay.Resource()},
 		children: []schema.GroupVersionResource{pods, services}, rights: role.Rules,
 	})}
+	r.clusters = kuberay.RayClusters{Client: r.client, Namespace: r.namespace}
 	r.program.flags = []string{"--own-election", r.namespace + "/" + rayLease}
 	r.program.command = []string{
 		path, "-enable-leader-election", "-leader-election-namespace", r.namespace, "-metrics-addr", "0",
@@ -71,74 +66,21 @@ func newRay(t testing.TB) ray {
 
 func (r ray) create(n int) {
 	r.t.Helper()
-	template := func() map[string]any {
-		return map[string]any{"spec": map[string]any{"containers": []any{
-			map[string]any{"name": "ray", "image": "rayproject/ray:2.46.0"},
-		}}}
-	}
-	clusters := r.client.Resource(rayClusters).Namespace(r.namespace)
-	for i := range n {
-		_, err := clusters.Create(r.t.Context(), &unstructured.Unstructured{
-			Object: map[string]any{
-				"apiVersion": "ray.io/v1", "kind": "RayCluster",
-				"metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
-				"spec": map[string]any{
-					"headGroupSpec": map[string]any{"rayStartParams": map[string]any{}, "template": template()},
-					"workerGroupSpecs": []any{map[string]any{
-						"groupName": "w", "replicas": int64(1), "minReplicas": int64(0),
-						"maxReplicas":    int64(rayWorkers),
-						"rayStartParams": map[string]any{}, "template": template(),
-					}},
-				},
-			},
-		}, metav1.CreateOptions{})
-		require.NoError(r.t, err)
-	}
+	require.NoError(r.t, r.clusters.Create(r.t.Context(), n))
 }
 
 // workers gives all clusters this number of workers.
 func (r ray) workers(n int) {
 	r.t.Helper()
-	for _, o := range r.list(rayClusters) {
-		require.NoError(r.t, r.scale(r.t.Context(), o.GetName(), n))
-	}
+	require.NoError(r.t, r.clusters.ScaleAll(r.t.Context(), n))
 }
 
-func (r ray) scale(ctx context.Context, name string, workers int) error {
-	const path = "/spec/workerGroupSpecs/0/replicas"
-	_, err := r.client.Resource(rayClusters).Namespace(r.namespace).Patch(ctx, name, types.JSONPatchType,
-		fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%d}]`, path, workers), metav1.PatchOptions{})
-	return err
-}
-
-// workersOf returns how many workers a cluster wants.
-func workersOf(o unstructured.Unstructured) int {
-	groups, _, _ := unstructured.NestedSlice(o.Object, "spec", "workerGroupSpecs")
-	return int(groups[0].(map[string]any)["replicas"].(int64))
-}
-
-// reconciled waits until each cluster has one head, its workers, and a service.
 func (r ray) reconciled() {
 	r.t.Helper()
 	r.until("reconciled", func() string {
-		has := map[string]int{}
-		for _, resource := range []schema.GroupVersionResource{pods, services} {
-			for _, o := range r.list(resource) {
-				if o.GetDeletionTimestamp() == nil {
-					has[o.GetLabels()["ray.io/cluster"]+" "+resource.Resource]++
-				}
-			}
-		}
-		done, all := 0, r.list(rayClusters)
-		for _, o := range all {
-			if has[o.GetName()+" pods"] == 1+workersOf(o) && has[o.GetName()+" services"] == 1 {
-				done++
-			}
-		}
-		if done < len(all) {
-			return fmt.Sprintf("%d of %d are reconciled: %v", done, len(all), has)
-		}
-		return ""
+		why, err := r.clusters.Unreconciled(r.t.Context())
+		require.NoError(r.t, err)
+		return why
 	})
 }
 

@@ -16,13 +16,12 @@ import (
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/image"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kuberay"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
 const (
-	rayModule     = "github.com/ray-project/kuberay/ray-operator"
 	rayRepository = "github.com/ray-project/kuberay//ray-operator" // as kustomize writes it
-	rayVersion    = "v1.5.0"
 	root          = "../../../.."
 )
 
@@ -53,7 +52,7 @@ func prepare(ctx context.Context) (realnode.Options, error) {
 	if realnode.Missing() != nil {
 		return options, nil
 	}
-	program, err := e2e.Published(ctx, os.Stderr, rayModule, rayVersion, "")
+	program, err := e2e.Published(ctx, os.Stderr, kuberay.Module, kuberay.Version, "")
 	if err != nil || !realnode.Inside() {
 		return options, err
 	}
@@ -79,7 +78,7 @@ func prepare(ctx context.Context) (realnode.Options, error) {
 	}
 	options.Archive = filepath.Join(os.TempDir(), "images.tar")
 	return options, image.WriteArchive(options.Archive, map[string]v1.Image{
-		"quay.io/kuberay/operator:" + rayVersion: operator,
-		programs[i].Reference():                  built.Images[0],
+		"quay.io/kuberay/operator:" + kuberay.Version: operator,
+		programs[i].Reference():                       built.Images[0],
 	})
 }

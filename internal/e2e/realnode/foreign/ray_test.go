@@ -18,14 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kuberay"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
@@ -37,8 +36,6 @@ const (
 	poll     = 100 * time.Millisecond
 )
 
-var rayClusters = schema.GroupVersionResource{Group: "ray.io", Version: "v1", Resource: "rayclusters"}
-
 // An operator as it is published becomes three shards by the kustomization of the example, and works on while
 // its Pods are replaced, and after one was killed. Nothing is created twice.
 func TestForeignOperatorInPods(t *testing.T) {
@@ -47,8 +44,8 @@ func TestForeignOperatorInPods(t *testing.T) {
 	}
 	o := install(t)
 	o.until("three shards", func() string { return o.ready(3) })
-	o.create()
-	o.until("reconciled", o.unreconciled)
+	require.NoError(t, o.clusters.Create(t.Context(), objects))
+	o.reconciled()
 	o.until("shared", o.unshared)
 
 	t.Log("the operator's Pods are replaced")
@@ -56,7 +53,7 @@ func TestForeignOperatorInPods(t *testing.T) {
 	_, err := deployments.Patch(t.Context(), operator, types.StrategicMergePatchType,
 		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"again":"yes"}}}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	o.workers(2)
+	require.NoError(t, o.clusters.ScaleAll(t.Context(), 2))
 	o.until("replaced", func() string {
 		for _, pod := range o.pods() {
 			if pod.Annotations["again"] == "" {
@@ -65,31 +62,34 @@ func TestForeignOperatorInPods(t *testing.T) {
 		}
 		return o.ready(3)
 	})
-	o.until("reconciled", o.unreconciled)
+	o.reconciled()
 	t.Logf("%v after the change", time.Since(restarted).Round(poll))
 
 	t.Log("all processes of one Pod are killed")
 	killed := o.pods()[0].Status.ContainerStatuses[0]
 	require.NoError(t, realnode.Signal(killed.ContainerID, syscall.SIGKILL))
-	o.workers(3)
-	o.until("reconciled", o.unreconciled)
+	require.NoError(t, o.clusters.ScaleAll(t.Context(), 3))
+	o.reconciled()
 	o.until("three shards", func() string { return o.ready(3) })
 	o.until("shared", o.unshared)
 
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	assert.Len(t, o.created["pods"], objects*4)
-	assert.Len(t, o.created["services/specs"], objects)
+	o.until("all are seen", func() string {
+		if pods, services := o.seen(); pods < objects*4 || services < objects {
+			return fmt.Sprint(pods, services)
+		}
+		return ""
+	})
+	pods, services := o.seen()
+	assert.Equal(t, objects*4, pods)
+	assert.Equal(t, objects, services)
 }
 
 // ray is the operator in the default namespace, and the objects of a namespace of their own.
 type ray struct {
-	t         testing.TB
-	namespace string
-	objects   dynamic.ResourceInterface
+	t        testing.TB
+	clusters kuberay.RayClusters
 
 	mu      sync.Mutex
-	wanted  int                          // workers of each object
 	created map[string]map[types.UID]any // by where they are stored
 }
 
@@ -98,11 +98,11 @@ func install(t testing.TB) *ray {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples/anycontroller/kuberay/kustomization.yaml"))
 	require.NoError(t, err)
-	source, err := e2e.PublishedSource(t.Context(), rayModule, rayVersion)
+	source, err := e2e.PublishedSource(t.Context(), kuberay.Module, kuberay.Version)
 	require.NoError(t, err)
 	kustomization, directory := string(text), t.TempDir()
 	for _, is := range []struct{ written, directory string }{
-		{"https://" + rayRepository + "/config/default?ref=" + rayVersion, source + "/config/default"},
+		{"https://" + rayRepository + "/config/default?ref=" + kuberay.Version, source + "/config/default"},
 		{"../../../deploy/any-controller", root + "/deploy/any-controller"},
 	} {
 		require.Contains(t, kustomization, is.written)
@@ -128,7 +128,7 @@ func install(t testing.TB) *ray {
 	client, err := dynamic.NewForConfig(cluster.Admin())
 	require.NoError(t, err)
 	o := &ray{
-		t: t, namespace: namespace, objects: client.Resource(rayClusters).Namespace(namespace), wanted: 1,
+		t: t, clusters: kuberay.RayClusters{Client: client, Namespace: namespace},
 		created: map[string]map[types.UID]any{"pods": {}, "services/specs": {}},
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -147,74 +147,30 @@ func install(t testing.TB) *ray {
 	return o
 }
 
-// create creates objects whose Pods fit on no node.
-func (o *ray) create() {
-	o.t.Helper()
-	group := func(fields map[string]any) map[string]any {
-		fields["rayStartParams"] = map[string]any{}
-		fields["template"] = map[string]any{"spec": map[string]any{
-			"nodeSelector": map[string]any{"node": "none"},
-			"containers":   []any{map[string]any{"name": "ray", "image": "rayproject/ray:2.46.0"}},
-		}}
-		return fields
-	}
-	for i := range objects {
-		_, err := o.objects.Create(o.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "ray.io/v1", "kind": "RayCluster",
-			"metadata": map[string]any{"name": fmt.Sprintf("ray-%02d", i)},
-			"spec": map[string]any{
-				"headGroupSpec": group(map[string]any{}),
-				"workerGroupSpecs": []any{group(map[string]any{
-					"groupName": "w", "replicas": int64(o.wanted), "minReplicas": int64(0), "maxReplicas": int64(9),
-				})},
-			},
-		}}, metav1.CreateOptions{})
-		require.NoError(o.t, err)
-	}
+// seen returns how many Pods and Services were ever created.
+func (o *ray) seen() (pods, services int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.created["pods"]), len(o.created["services/specs"])
 }
 
-// workers gives all objects this number of workers.
-func (o *ray) workers(n int) {
+// reconciled waits until each object has what it should have.
+func (o *ray) reconciled() {
 	o.t.Helper()
-	o.wanted = n
-	for i := range objects {
-		_, err := o.objects.Patch(o.t.Context(), fmt.Sprintf("ray-%02d", i), types.JSONPatchType,
-			fmt.Appendf(nil, `[{"op":"replace","path":"/spec/workerGroupSpecs/0/replicas","value":%d}]`, n),
-			metav1.PatchOptions{})
+	o.until("reconciled", func() string {
+		why, err := o.clusters.Unreconciled(o.t.Context())
 		require.NoError(o.t, err)
-	}
-}
-
-// unreconciled returns what is not as wanted: each object has one head, its workers, and a service.
-func (o *ray) unreconciled() string {
-	o.t.Helper()
-	has := map[string]int{}
-	pods, err := cluster.Client.CoreV1().Pods(o.namespace).List(o.t.Context(), metav1.ListOptions{})
-	require.NoError(o.t, err)
-	for _, each := range pods.Items {
-		has[each.Labels["ray.io/cluster"]+" pods"]++
-	}
-	services, err := cluster.Client.CoreV1().Services(o.namespace).List(o.t.Context(), metav1.ListOptions{})
-	require.NoError(o.t, err)
-	for _, each := range services.Items {
-		has[each.Labels["ray.io/cluster"]+" services"]++
-	}
-	for i := range objects {
-		name := fmt.Sprintf("ray-%02d", i)
-		if has[name+" pods"] != 1+o.wanted || has[name+" services"] != 1 {
-			return fmt.Sprintf("%s: %v", name, has)
-		}
-	}
-	return ""
+		return why
+	})
 }
 
 // unshared returns the shares of the objects, unless each Pod of the operator has one.
 func (o *ray) unshared() string {
 	o.t.Helper()
-	list, err := o.objects.List(o.t.Context(), metav1.ListOptions{})
+	all, err := o.clusters.List(o.t.Context())
 	require.NoError(o.t, err)
 	shares := map[string]int{}
-	for _, each := range list.Items {
+	for _, each := range all {
 		shares[each.GetLabels()[api.ShardLabel(operator)]]++
 	}
 	for _, pod := range o.pods() {
