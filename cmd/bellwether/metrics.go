@@ -82,7 +82,7 @@ func (m *requests) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 	_, _ = fmt.Fprintf(w, "%s_sum %v\n%s_count %d\n", histogram, m.sum.Seconds(), histogram, total)
 	help(w, "bellwether_proxy_objects", "gauge", "Objects of this shard.")
-	objects := map[schema.GroupResource]int{}
+	var objects map[schema.GroupResource]int
 	if m.proxy != nil {
 		objects = m.proxy.Objects()
 	}

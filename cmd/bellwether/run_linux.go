@@ -68,11 +68,11 @@ func (e usageError) Unwrap() error { return e.error }
 
 // target returns the configuration of a client, and sets the namespace.
 func (o *options) target() (*rest.Config, error) {
+	var config *rest.Config
 	cluster, flag, err := o.cluster()
-	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %w", flag, err)}
+	if err == nil {
+		config, err = cluster.ClientConfig()
 	}
-	config, err := cluster.ClientConfig()
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %w", flag, err)}
 	}

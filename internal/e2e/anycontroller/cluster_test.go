@@ -146,8 +146,8 @@ func (c *cluster) rights() (namespace, cluster []rbacv1.PolicyRule) {
 	return namespace, append(cluster, c.program.rights...)
 }
 
-// start starts a replica, with its rights.
-func (c *cluster) start(name string) *replica {
+// user returns that of a replica, with its rights.
+func (c *cluster) user(name string) *rest.Config {
 	c.t.Helper()
 	user := c.namespace + "-" + name
 	if !c.judge.expect(user, name) {
@@ -155,7 +155,13 @@ func (c *cluster) start(name string) *replica {
 		require.NoError(c.t, c.cp.Grant(c.t.Context(), user, c.namespace, namespace...))
 		require.NoError(c.t, c.cp.Grant(c.t.Context(), user, "", cluster...))
 	}
-	r, err := c.run(name, name, c.cp.User(user, replicasGroup))
+	return c.cp.User(user, replicasGroup)
+}
+
+// start starts a replica, with its rights.
+func (c *cluster) start(name string) *replica {
+	c.t.Helper()
+	r, err := c.run(name, name, c.user(name))
 	require.NoError(c.t, err)
 	c.replicas[name] = r
 	return r

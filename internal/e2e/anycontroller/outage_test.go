@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +20,7 @@ func TestAReplicaStartsDuringAnOutage(t *testing.T) {
 	network, err := s.cp.Proxy()
 	require.NoError(t, err)
 	network.Cut()
-	user := s.namespace + "-a"
-	rights, everywhere := s.rights()
-	require.NoError(t, s.cp.Grant(t.Context(), user, s.namespace, rights...))
-	require.NoError(t, s.cp.Grant(t.Context(), user, "", everywhere...))
-	r, err := s.run("a", "a", network.Config(s.cp.User(user, replicasGroup)))
+	r, err := s.run("a", "a", network.Config(s.user("a")))
 	require.NoError(t, err)
 	s.replicas["a"] = r
 	said := func(text string) func() bool {
@@ -44,10 +39,7 @@ func TestAReplicaStartsDuringAnOutage(t *testing.T) {
 		assert.Equal(t, http.StatusOK, response.StatusCode, "%s: %s", path, body)
 	}
 	network.Heal()
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(s.dir, "a"))
-		return err == nil
-	}, patience, poll, "the program does not start")
+	s.begun("a")
 	assert.True(t, said("request succeeds again")())
 }
 

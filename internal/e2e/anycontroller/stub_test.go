@@ -59,6 +59,12 @@ func newStub(t testing.TB, flags ...string) stub {
 func (s stub) access(name string) *rest.Config {
 	s.t.Helper()
 	s.start(name)
+	return s.begun(name)
+}
+
+// begun waits until the program of a replica runs, and returns how it reaches the API server.
+func (s stub) begun(name string) *rest.Config {
+	s.t.Helper()
 	path := filepath.Join(s.dir, name)
 	require.Eventually(s.t, func() bool { _, err := os.Stat(path); return err == nil }, patience, poll)
 	config, err := clientcmd.BuildConfigFromFlags("", path)

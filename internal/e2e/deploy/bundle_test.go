@@ -25,8 +25,9 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kustomize"
 )
 
 // bundle is what kubectl apply -k applies, in that order.
@@ -74,11 +75,7 @@ func repository(t testing.TB) filesys.FileSystem {
 
 func parse(t testing.TB, files filesys.FileSystem, directory string) (b bundle) {
 	t.Helper()
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // as in kubectl, and by default in kustomize
-	resources, err := krusty.MakeKustomizer(options).Run(files, directory)
-	require.NoError(t, err)
-	text, err := resources.AsYaml()
+	text, err := kustomize.Render(files, directory)
 	require.NoError(t, err)
 	for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		var object unstructured.Unstructured

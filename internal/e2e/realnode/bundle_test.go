@@ -11,13 +11,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kustomize"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 )
 
 // Bundles run as they are installed: kubelets ask their probes in a namespace of the level
@@ -88,10 +89,8 @@ func (a *app) awaitReady(n int) {
 	a.eventually(fmt.Sprintf("%d Pods are ready", n), func() bool {
 		ready := 0
 		for _, pod := range a.pods() {
-			for _, condition := range pod.Status.Conditions {
-				if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-					ready++
-				}
+			if realnode.PodReady(pod) {
+				ready++
 			}
 		}
 		return ready == n
@@ -101,12 +100,7 @@ func (a *app) awaitReady(n int) {
 // install applies a bundle.
 func install(t testing.TB, directory, namespace string) *app {
 	t.Helper()
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // as in kubectl
-	resources, err := krusty.MakeKustomizer(options).
-		Run(filesys.MakeFsOnDisk(), filepath.Join("../../../deploy", directory))
-	require.NoError(t, err)
-	text, err := resources.AsYaml()
+	text, err := kustomize.Render(filesys.MakeFsOnDisk(), filepath.Join("../../../deploy", directory))
 	require.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "bundle.yaml")
 	require.NoError(t, os.WriteFile(file, text, 0o600))

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,6 +203,13 @@ func (c *Cluster) writeDisk(n *Node, eviction string) error {
 		}
 	}
 	return nil
+}
+
+// PodReady reports whether a Pod is Ready.
+func PodReady(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Ready returns when a node is Ready.

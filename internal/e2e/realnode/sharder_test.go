@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 	"github.com/bellwether-k8s/bellwether/shardlease"
 )
@@ -148,7 +149,7 @@ func TestRollOutOfARing(t *testing.T) {
 			r.eventually("all Pods are new", func() bool {
 				pods := r.pods()
 				return len(pods) == 3 && !slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-					return p.Labels["again"] != "yes" || !ready(p) ||
+					return p.Labels["again"] != "yes" || !realnode.PodReady(p) ||
 						slices.ContainsFunc(old, func(o corev1.Pod) bool { return o.UID == p.UID })
 				})
 			})
@@ -168,7 +169,7 @@ func TestACanaryIsTakenBack(t *testing.T) {
 	var pod types.UID
 	r.eventually("the canary runs", func() bool {
 		pods := r.pods()
-		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == canary && ready(p) })
+		i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == canary && realnode.PodReady(p) })
 		if i >= 0 {
 			pod = pods[i].UID
 		}
@@ -209,10 +210,4 @@ func (r ring) weigh(shard string, weight int) {
 	_, err := cluster.Client.CoordinationV1().Leases(r.namespace).Patch(r.t.Context(), shard, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{})
 	require.NoError(r.t, err)
-}
-
-func ready(pod corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	cluster *realnode.Cluster
-	missing error // why there is none
+	cluster     *realnode.Cluster
+	unpublished error // why there is no operator
 )
 
 func TestMain(m *testing.M) {
@@ -35,13 +35,12 @@ func TestMain(m *testing.M) {
 	options, err := prepare(context.Background())
 	switch {
 	case errors.Is(err, e2e.ErrNotPublished):
-		missing = err
+		unpublished = err
 		os.Exit(m.Run())
 	case err != nil:
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	missing = realnode.Missing()
 	realnode.Main(m, &cluster, options)
 }
 

@@ -20,11 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/bellwether-k8s/bellwether/internal/e2e"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/kuberay"
+	"github.com/bellwether-k8s/bellwether/internal/e2e/kustomize"
 	"github.com/bellwether-k8s/bellwether/internal/e2e/realnode"
 	"github.com/bellwether-k8s/bellwether/sharder/api"
 )
@@ -39,9 +39,10 @@ const (
 // An operator as it is published becomes three shards by the kustomization of the example, and works on while
 // its Pods are replaced, and after one was killed. Nothing is created twice.
 func TestForeignOperatorInPods(t *testing.T) {
-	if missing != nil {
-		t.Skip("NOT TESTED: ", missing)
+	if unpublished != nil {
+		t.Skip("NOT TESTED: ", unpublished)
 	}
+	cluster.Need(t)
 	o := install(t)
 	o.until("three shards", func() string { return o.ready(3) })
 	require.NoError(t, o.clusters.Create(t.Context(), objects))
@@ -113,11 +114,7 @@ func install(t testing.TB) *ray {
 		kustomization = strings.Replace(kustomization, is.written, relative, 1)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(kustomization), 0o600))
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionLegacy // as in kubectl
-	resources, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
-	require.NoError(t, err)
-	manifest, err := resources.AsYaml()
+	manifest, err := kustomize.Render(filesys.MakeFsOnDisk(), directory)
 	require.NoError(t, err)
 	file := filepath.Join(directory, "manifest.yaml")
 	require.NoError(t, os.WriteFile(file, manifest, 0o600))
@@ -195,10 +192,8 @@ func (o *ray) ready(n int) string {
 	ready, states := 0, map[string]corev1.PodStatus{}
 	for _, pod := range o.pods() {
 		states[pod.Name] = pod.Status
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				ready++
-			}
+		if realnode.PodReady(pod) {
+			ready++
 		}
 	}
 	if ready == n && len(states) == n {
